@@ -1,0 +1,3 @@
+//! The covenant command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! A caller of the coordinator: the same id in every retry, UNKNOWN as a type of its own.

@@ -1,0 +1,1 @@
+//! The demo participant: a double-entry ledger on the journal.

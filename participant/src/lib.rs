@@ -1,0 +1,1 @@
+//! The participant SDK: a Resource, and the driver that joins it to a coordinator.

@@ -1,0 +1,1 @@
+//! Crash points by name, and the socket meter that makes the sent ones exact.

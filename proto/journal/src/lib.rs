@@ -1,0 +1,1 @@
+//! The forced log: the only code that knows sled and fsync.

@@ -1,0 +1,1 @@
+//! Proof: tests that drive the shipped types and binaries.
