@@ -102,7 +102,10 @@ impl Xid {
         };
         Self {
             lineage: Lineage((u128::from(word(0)) << 64) | u128::from(word(8))),
-            incarnation: Incarnation { counter: word(16), bits: word(24) },
+            incarnation: Incarnation {
+                counter: word(16),
+                bits: word(24),
+            },
             seq: word(32),
         }
     }
@@ -146,7 +149,10 @@ pub enum IdError {
 impl fmt::Display for IdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "it is empty; give 1 to {MAX_ID_BYTES} printable ASCII characters"),
+            Self::Empty => write!(
+                f,
+                "it is empty; give 1 to {MAX_ID_BYTES} printable ASCII characters"
+            ),
             Self::TooLong(len) => {
                 write!(f, "it has {len} bytes; the bound MAX_ID_BYTES is {MAX_ID_BYTES}")
             }
@@ -220,3 +226,10 @@ text_id!(
     Name,
     |byte| (0x21..=0x7e).contains(&byte) && byte != b'/'
 );
+
+impl Name {
+    /// Sorts before every name that can be made: where a range over all names begins.
+    pub(crate) fn lowest() -> Self {
+        Self(Arc::from(""))
+    }
+}

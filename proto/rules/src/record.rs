@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::{
-    AbortReason, Decision, Fingerprint, Heuristic, Incarnation, Lineage, Name, TransactionId, UnixMillis, Vote,
-    Xid,
+    AbortReason, Decision, Fingerprint, Heuristic, Incarnation, Lineage, Name, TransactionId, UnixMillis,
+    Vote, Xid,
 };
 
 /// Who decided something by hand, and why.
@@ -56,15 +56,21 @@ impl Outcome {
     /// COMMIT or ABORT.
     #[must_use]
     pub fn decision(&self) -> Decision {
-        if self.aborted.is_some() { Decision::Abort } else { Decision::Commit }
+        if self.aborted.is_some() {
+            Decision::Abort
+        } else {
+            Decision::Commit
+        }
     }
 
     /// The YES voters with their lineages: whom a COMMIT names (Q1).
     pub fn yes_voters(&self) -> impl Iterator<Item = (&Name, Lineage)> {
-        self.branches.iter().filter_map(|branch| match (&branch.vote, branch.lineage) {
-            (Some(Vote::Yes), Some(lineage)) => Some((&branch.participant, lineage)),
-            (Some(Vote::Yes | Vote::No(_) | Vote::ReadOnly) | None, _) => None,
-        })
+        self.branches
+            .iter()
+            .filter_map(|branch| match (&branch.vote, branch.lineage) {
+                (Some(Vote::Yes), Some(lineage)) => Some((&branch.participant, lineage)),
+                (Some(Vote::Yes | Vote::No(_) | Vote::ReadOnly) | None, _) => None,
+            })
     }
 
     /// Whether it is a COMMIT that names this lineage as YES voter (Q1).

@@ -27,7 +27,10 @@ impl NoReason {
     /// A reason from its two texts.
     #[must_use]
     pub fn new(code: &str, detail: &str) -> Self {
-        Self { code: Arc::from(code), detail: Arc::from(detail) }
+        Self {
+            code: Arc::from(code),
+            detail: Arc::from(detail),
+        }
     }
 }
 

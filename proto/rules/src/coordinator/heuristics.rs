@@ -1,0 +1,441 @@
+//! Heuristics: C12, C13 and FORGET. A heuristic stands beside the outcome and never replaces it.
+
+use alloc::vec::Vec;
+
+use super::{AlarmCode, Coordinator, Refusal, Reply, RequestId, State, Timer, differs, inquiry::Answer};
+use crate::{
+    AbortReason, Backoff, Decision, Heuristic, Lineage, Name, Operator, Outcome, Record, ToParticipant, Vote,
+    Xid,
+};
+
+impl Coordinator {
+    /// C13, and C4 or C5 while PREPARING: a participant reports what was decided by hand.
+    pub(super) fn report(
+        &mut self,
+        participant: &Name,
+        lineage: Lineage,
+        xid: Xid,
+        what: Heuristic,
+        known: Option<&Outcome>,
+    ) {
+        match what {
+            Heuristic::Commit | Heuristic::Abort => {}
+            // Of one branch nobody can report these.
+            Heuristic::Mixed | Heuristic::Hazard => {
+                return self.alarm(AlarmCode::FitsNoRow, Some(participant), Some(xid));
+            }
+        }
+        match self
+            .transactions
+            .get_mut(&xid)
+            .map(|transaction| (transaction.state, transaction))
+        {
+            Some((State::Deciding, transaction)) => {
+                let report = (participant.clone(), lineage, what);
+                if !transaction.remembered.contains(&report) {
+                    transaction.remembered.push(report); // C7
+                }
+                return;
+            }
+            Some((State::Preparing, transaction)) => {
+                let asked = transaction
+                    .branch(participant)
+                    .is_some_and(|b| b.lineage == Some(lineage));
+                self.record_heuristic(xid, participant, lineage, what, None, None);
+                if asked && what == Heuristic::Abort {
+                    self.abort(xid, AbortReason::HeuristicAbort(participant.clone())); // C4
+                }
+                return;
+            }
+            Some((State::Committing | State::Committed | State::Aborting | State::Aborted, _)) | None => {}
+        }
+        let aborting = self
+            .transactions
+            .get(&xid)
+            .is_some_and(|t| t.state == State::Aborting);
+        let decision = if aborting {
+            None
+        } else {
+            self.answer(xid, lineage, known).decision()
+        };
+        let damage = decision.map(|decision| differs(what, decision));
+        if let (None, Answer::Unknown(Some(code))) = (decision, self.answer(xid, lineage, known)) {
+            self.alarm(code, Some(participant), Some(xid));
+        }
+        self.record_heuristic(xid, participant, lineage, what, damage, known);
+    }
+
+    /// Forces HEURISTIC, once per branch and content.
+    fn record_heuristic(
+        &mut self,
+        xid: Xid,
+        participant: &Name,
+        lineage: Lineage,
+        what: Heuristic,
+        damage: Option<bool>,
+        archived: Option<&Outcome>,
+    ) {
+        let entry = self.fold.heuristic_entry(xid, participant);
+        let same = entry.is_some_and(|e| e.what == what && (e.damage == damage || damage.is_none()));
+        if same {
+            if let Some(session) = self.session_of(participant, lineage) {
+                self.send(session, ToParticipant::ReportRecorded(xid));
+            }
+            return;
+        }
+        let on_its_way = self.pending.iter().any(|(_, record)| {
+            matches!(record, Record::Heuristic { xid: x, participant: p, what: w, damage: d, .. }
+                if *x == xid && p == participant && *w == what && *d == damage)
+        });
+        if on_its_way {
+            return;
+        }
+        if self.fold.heuristics.len() >= self.limits.max_heuristics && entry.is_none() {
+            return self.alarm(AlarmCode::TooManyHeuristics, Some(participant), Some(xid));
+        }
+        let record = Record::Heuristic {
+            xid,
+            participant: participant.clone(),
+            lineage,
+            what,
+            damage,
+            outcome: self.reopened(xid, archived),
+        };
+        self.append(record, true);
+    }
+
+    /// The outcome of a transaction that may be finished before a heuristic appended here is durable.
+    fn reopened(&self, xid: Xid, archived: Option<&Outcome>) -> Option<Outcome> {
+        if let Some(transaction) = self.transactions.get(&xid) {
+            return (transaction.state == State::Aborting).then(|| transaction.outcome(xid));
+        }
+        let retained =
+            |outcome: &&Outcome| outcome.xid == xid && outcome.retained_by() >= self.fold.retained_since;
+        let open = self.fold.open.get(&xid).map(|open| &open.outcome);
+        open.or(archived.filter(retained)).cloned()
+    }
+
+    /// Whether a heuristic of this branch is appended and not durable.
+    fn heuristic_on_its_way(&self, xid: Xid, participant: &Name) -> Option<Heuristic> {
+        self.pending
+            .iter()
+            .rev()
+            .find_map(|(_, record)| match_heuristic(record, xid, participant))
+    }
+
+    /// The decision is durable: judge what was reported before it (C13).
+    pub(super) fn judge(&mut self, xid: Xid, decision: Decision) {
+        let unjudged: Vec<(Name, Lineage, Heuristic)> = self
+            .fold
+            .heuristics_of(xid)
+            .filter(|(_, entry)| entry.damage.is_none())
+            .map(|(name, entry)| (name.clone(), entry.lineage, entry.what))
+            .collect();
+        for (participant, lineage, what) in unjudged {
+            let against = if decision == Decision::Commit {
+                // A branch that the COMMIT does not name is answered ABORT (Q7).
+                self.answer(xid, lineage, None).decision()
+            } else {
+                Some(decision)
+            };
+            if let Some(against) = against {
+                let damage = Some(differs(what, against));
+                self.record_heuristic(xid, &participant, lineage, what, damage, None);
+            }
+        }
+    }
+
+    /// HEURISTIC is durable: acknowledge, and let it be forgotten or raise the alarm.
+    pub(super) fn heuristic_durable(
+        &mut self,
+        xid: Xid,
+        participant: &Name,
+        lineage: Lineage,
+        what: Heuristic,
+        damage: Option<bool>,
+    ) {
+        if what != Heuristic::Hazard
+            && let Some(session) = self.session_of(participant, lineage)
+        {
+            self.send(session, ToParticipant::ReportRecorded(xid));
+        }
+        match damage {
+            Some(true) => self.alarm(AlarmCode::HeuristicDamage, Some(participant), Some(xid)),
+            Some(false) => self.append_forget(xid, participant, None),
+            None => self.judge_late(xid, participant, lineage, what),
+        }
+        self.changed(xid);
+    }
+
+    /// A report of the time before the decision has become durable.
+    fn judge_late(&mut self, xid: Xid, participant: &Name, lineage: Lineage, what: Heuristic) {
+        let Some(transaction) = self.transactions.get_mut(&xid) else {
+            if let Some(decision) = self.fold.open.get(&xid).map(|open| open.outcome.decision()) {
+                self.judge(xid, decision);
+            }
+            return;
+        };
+        match transaction.state {
+            State::Preparing => {
+                let branch = transaction
+                    .branch(participant)
+                    .filter(|b| b.lineage == Some(lineage));
+                if let (Heuristic::Commit, Some(branch)) = (what, branch) {
+                    branch.vote.get_or_insert(Vote::Yes); // C5
+                    self.decide_if_all_voted(xid);
+                }
+            }
+            State::Committing => self.judge(xid, Decision::Commit),
+            State::Deciding | State::Aborting | State::Committed | State::Aborted => {}
+        }
+    }
+
+    /// C12: the voting lineage lost its state, or its name is held by another one.
+    pub(super) fn hazard(&mut self, xid: Xid, participant: &Name, voter: Lineage, why: AlarmCode) {
+        let known = self.fold.heuristic_entry(xid, participant).is_some();
+        if known || self.heuristic_on_its_way(xid, participant).is_some() {
+            return;
+        }
+        self.alarm(why, Some(participant), Some(xid));
+        self.record_heuristic(xid, participant, voter, Heuristic::Hazard, Some(true), None);
+    }
+
+    /// LOST_STATE from a session (C12, C15).
+    pub(super) fn lost_state(&mut self, participant: &Name, lineage: Lineage, xid: Xid) {
+        let transaction = self.transactions.get_mut(&xid);
+        let committing = transaction.filter(|transaction| transaction.state == State::Committing);
+        let branch = committing.and_then(|transaction| transaction.branch(participant));
+        match branch.filter(|branch| branch.voted_yes() && branch.lineage == Some(lineage)) {
+            Some(branch) if branch.resolved => {}
+            Some(_) => self.hazard(xid, participant, lineage, AlarmCode::LostState),
+            None => self.alarm(AlarmCode::FitsNoRow, Some(participant), Some(xid)),
+        }
+    }
+
+    /// The voting lineage acknowledged after all: the hazard is over (C12).
+    pub(super) fn clear_hazard(&mut self, xid: Xid, participant: &Name) {
+        let entry = self
+            .fold
+            .heuristic_entry(xid, participant)
+            .map(|entry| entry.what);
+        if self.heuristic_on_its_way(xid, participant).or(entry) == Some(Heuristic::Hazard) {
+            self.append(
+                Record::ForgetDone {
+                    xid,
+                    participant: participant.clone(),
+                },
+                false,
+            );
+        }
+    }
+
+    /// Whether the branch was committed or aborted by hand: COMMIT is no longer sent to it (C13).
+    pub(super) fn decided_by_hand(&self, xid: Xid, participant: &Name, voter: Lineage) -> bool {
+        let entry = self.fold.heuristic_entry(xid, participant);
+        entry
+            .filter(|entry| entry.lineage == voter)
+            .is_some_and(|entry| match entry.what {
+                Heuristic::Commit | Heuristic::Abort => entry.damage.is_some(),
+                Heuristic::Mixed | Heuristic::Hazard => false,
+            })
+    }
+
+    /// Whether only the acknowledgement of FORGET resolves the branch (C13).
+    pub(super) fn awaits_forget(&self, xid: Xid, participant: &Name, voter: Lineage) -> bool {
+        let entry = self.fold.heuristic_entry(xid, participant);
+        entry.is_some_and(|entry| entry.lineage == voter && entry.what != Heuristic::Hazard)
+    }
+
+    fn append_forget(&mut self, xid: Xid, participant: &Name, by: Option<Operator>) {
+        let entry = self.fold.heuristic_entry(xid, participant);
+        if entry.is_some_and(|entry| entry.forget.is_none()) {
+            self.append(
+                Record::Forget {
+                    xid,
+                    participant: participant.clone(),
+                    by,
+                },
+                true,
+            );
+        }
+    }
+
+    /// An operator's FORGET: forced before it is sent.
+    pub(super) fn forget_call(&mut self, request: RequestId, xid: Xid, participant: Name, by: Operator) {
+        if !self.serving {
+            return self.reply(request, Reply::Refused(Refusal::Recovering));
+        }
+        let state = self.transactions.get(&xid).map(|transaction| transaction.state);
+        let decided = match state {
+            // Not judged yet: whoever forgets it now cannot know whether it is damage.
+            Some(State::Preparing | State::Deciding | State::Aborting) => false,
+            Some(State::Committing | State::Committed | State::Aborted) | None => true,
+        };
+        match self.fold.heuristic_entry(xid, &participant).filter(|_| decided) {
+            None => self.reply(request, Reply::Refused(Refusal::NoHeuristic)),
+            Some(entry) if entry.forget.is_some() => self.reply(request, Reply::Forgotten),
+            Some(_) => {
+                self.forgetting.push((request, xid, participant.clone()));
+                self.append_forget(xid, &participant, Some(by));
+            }
+        }
+    }
+
+    /// FORGET is durable: send it; where nobody is left to acknowledge, it resolves by itself.
+    pub(super) fn forget_durable(&mut self, xid: Xid, participant: &Name) {
+        let waiting = core::mem::take(&mut self.forgetting);
+        for (request, of, whose) in waiting {
+            if of == xid && whose == *participant {
+                self.reply(request, Reply::Forgotten);
+            } else {
+                self.forgetting.push((request, of, whose));
+            }
+        }
+        let Some(entry) = self.fold.heuristic_entry(xid, participant) else {
+            return;
+        };
+        let holder = self.participants.get(participant).map(|known| known.lineage);
+        let gone = holder != Some(entry.lineage);
+        if entry.what == Heuristic::Hazard {
+            // A report that came meanwhile takes the hazard's place, and must be forgotten itself.
+            if self.heuristic_on_its_way(xid, participant).is_none() {
+                self.forgotten(xid, participant);
+            }
+            return;
+        }
+        self.forget_due(xid, participant.clone(), 0);
+        if gone {
+            self.forgotten(xid, participant);
+        }
+    }
+
+    /// Another lineage took the name: nobody is left to acknowledge what may be forgotten.
+    pub(super) fn forget_the_gone(&mut self, participant: &Name, holder: Lineage) {
+        let gone: Vec<Xid> = self
+            .fold
+            .heuristics
+            .iter()
+            .filter(|((_, name), e)| name == participant && e.lineage != holder && e.forget.is_some())
+            .map(|((xid, _), _)| *xid)
+            .collect();
+        for xid in gone {
+            self.forgotten(xid, participant);
+        }
+    }
+
+    /// Sends FORGET if the participant is here, and again with back-off until it is acknowledged.
+    pub(super) fn forget_due(&mut self, xid: Xid, participant: Name, delivery: u32) {
+        let Some(entry) = self.fold.heuristic_entry(xid, &participant) else {
+            return;
+        };
+        if entry.forget.is_none() {
+            return;
+        }
+        let Some(session) = self.session_of(&participant, entry.lineage) else {
+            return;
+        };
+        self.send(session, ToParticipant::Forget(xid));
+        let backoff = Backoff {
+            base_ms: self.limits.retry_base_ms,
+            cap_ms: self.limits.retry_cap_ms,
+        };
+        let at = self.now + backoff.pause(xid, participant.as_str(), delivery);
+        let already = self.timers.iter().any(
+            |(_, timer)| matches!(timer, Timer::Forget(of, whose, _) if *of == xid && *whose == participant),
+        );
+        if !already {
+            self.timers
+                .insert((at, Timer::Forget(xid, participant, delivery.saturating_add(1))));
+        }
+    }
+
+    /// The branch acknowledged FORGET.
+    pub(super) fn forget_acked(&mut self, participant: &Name, lineage: Lineage, xid: Xid) {
+        let entry = self.fold.heuristic_entry(xid, participant);
+        if entry.is_some_and(|entry| entry.lineage == lineage && entry.forget.is_some()) {
+            self.forgotten(xid, participant);
+        }
+    }
+
+    fn forgotten(&mut self, xid: Xid, participant: &Name) {
+        let on_its_way = self.pending.iter().any(|(_, record)| {
+            matches!(record, Record::ForgetDone { xid: x, participant: p } if *x == xid && p == participant)
+        });
+        if on_its_way {
+            return;
+        }
+        self.append(
+            Record::ForgetDone {
+                xid,
+                participant: participant.clone(),
+            },
+            false,
+        );
+        let of = self
+            .fold
+            .heuristic_entry(xid, participant)
+            .map(|entry| entry.lineage);
+        let branch = self
+            .transactions
+            .get_mut(&xid)
+            .and_then(|t| t.branch(participant));
+        // A heuristic of a lineage that was not asked resolves nothing.
+        if branch.is_some_and(|branch| branch.lineage == of) {
+            self.resolve_branch(xid, participant);
+        }
+    }
+
+    /// FORGETs due on joining (section 8).
+    pub(super) fn forgets_due(&mut self, participant: &Name, lineage: Lineage) {
+        let due: Vec<Xid> = self
+            .fold
+            .heuristics
+            .iter()
+            .filter(|((_, name), e)| name == participant && e.lineage == lineage && e.forget.is_some())
+            .map(|((xid, _), _)| *xid)
+            .collect();
+        for xid in due {
+            self.forget_due(xid, participant.clone(), 0);
+        }
+    }
+
+    /// At start: judge by section 5 what was not judged, and forget what has no damage.
+    pub(super) fn resume_heuristics(&mut self) {
+        let entries: Vec<_> = self
+            .fold
+            .heuristics
+            .iter()
+            .map(|(key, entry)| (key.clone(), entry.clone()))
+            .collect();
+        for ((xid, participant), entry) in entries {
+            match (entry.damage, &entry.forget) {
+                (_, Some(_)) => self.forget_durable(xid, &participant),
+                (None, None) => {
+                    let decision = self.answer(xid, entry.lineage, None).decision();
+                    if let Some(decision) = decision {
+                        let damage = Some(differs(entry.what, decision));
+                        self.record_heuristic(xid, &participant, entry.lineage, entry.what, damage, None);
+                    }
+                }
+                (Some(false), None) => self.append_forget(xid, &participant, None),
+                (Some(true), None) => self.alarm(AlarmCode::HeuristicDamage, Some(&participant), Some(xid)),
+            }
+        }
+    }
+}
+
+/// What a record says of this branch, if it is its heuristic.
+fn match_heuristic(record: &Record, of: Xid, whose: &Name) -> Option<Heuristic> {
+    if let Record::Heuristic {
+        xid,
+        participant,
+        what,
+        ..
+    } = record
+        && *xid == of
+        && participant == whose
+    {
+        return Some(*what);
+    }
+    None
+}
