@@ -1,0 +1,635 @@
+//! The contract of a journal, on both images: order, durability, checkpoints, archive, quarantine.
+//!
+//! It cannot show what a power cut does to a file (a replay of recorded writes does that), and no crash
+//! between two batches (`crash.rs` does).
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+mod common;
+
+use common::*;
+use covenant_journal::{
+    ArchiveReader, Batch, Checkpoint, Error, Force, HeadRef, Journal, Key, Records, Space, limits,
+};
+
+on_both!(
+    a_new_journal_is_empty_and_says_so,
+    replay_gives_records_in_append_order,
+    what_was_waited_for_is_durable,
+    a_lazy_record_becomes_durable_by_itself,
+    a_lazy_record_rides_on_the_next_force,
+    reopen_goes_on_at_the_next_lsn,
+    close_forces_what_waits_and_takes_no_more,
+    records_of_every_size_come_back,
+    a_large_append_is_cut_into_bounded_entries,
+    thousands_of_waiters_all_complete,
+    a_checkpoint_replaces_the_log_below_it,
+    a_checkpoint_may_end_inside_an_entry,
+    checkpoints_follow_each_other_under_load,
+    a_second_checkpoint_at_once_is_refused,
+    archive_items_of_every_size_come_back,
+    the_archive_drops_what_it_is_told_to,
+    a_damaged_archive_block_hides_only_its_items,
+    a_gap_in_the_log_is_refused,
+    a_damaged_payload_is_quarantined_under_its_head,
+    a_damaged_head_is_quarantined_without_a_name,
+    a_damaged_entry_is_quarantined_as_a_whole,
+    a_missing_chunk_quarantines_its_entry,
+    a_checkpoint_with_a_missing_slice_is_refused,
+    damage_in_a_checkpoint_is_quarantined,
+    a_damaged_switch_is_refused,
+);
+
+fn reopened_numbers(store: &dyn Store) -> Vec<u64> {
+    numbers(store.open(options()).replay)
+}
+
+fn a_new_journal_is_empty_and_says_so(store: &dyn Store) {
+    let opened = store.open(options());
+    assert!(opened.created);
+    assert_eq!(opened.journal.next_lsn(), 1);
+    assert_eq!(opened.journal.durable_lsn(), 0);
+    assert_eq!((opened.archive.start(), opened.archive.end()), (0, 0));
+    assert_eq!(opened.replay.count(), 0);
+}
+
+fn replay_gives_records_in_append_order(store: &dyn Store) {
+    let opened = store.open(options());
+    force_all(&opened.journal, 1..=500);
+    drop(opened);
+    let again = store.open(options());
+    assert!(!again.created);
+    assert_eq!(numbers(again.replay), (1..=500).collect::<Vec<_>>());
+}
+
+fn what_was_waited_for_is_durable(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    let mut durable = journal.durable();
+    for number in 1..=50 {
+        let lsn = journal.append(&one(number, 0, Force::Now));
+        assert_eq!(lsn, number);
+        block_on(journal.wait_durable(lsn));
+        assert!(journal.durable_lsn() >= lsn);
+        block_on(async { durable.wait_for(|durable| *durable >= lsn).await.map(drop) }).unwrap();
+    }
+    assert_eq!(journal.backlog_bytes(), 0);
+    let stats = journal.stats();
+    assert_eq!(stats.records, 50);
+    assert!(stats.forces >= stats.entries && stats.entries <= 50 && stats.bytes > 50 * 20);
+}
+
+fn a_lazy_record_becomes_durable_by_itself(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    let lsn = journal.append(&one(1, 0, Force::Lazy));
+    block_on(journal.wait_durable(lsn));
+    assert_eq!(journal.stats().entries, 1);
+}
+
+fn a_lazy_record_rides_on_the_next_force(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    let mut records = one(1, 0, Force::Lazy);
+    push(&mut records, 2, 0, Force::Now);
+    block_on(journal.wait_durable(journal.append(&records)));
+    assert_eq!(journal.stats().entries, 1);
+    assert_eq!(journal.durable_lsn(), 2);
+}
+
+fn reopen_goes_on_at_the_next_lsn(store: &dyn Store) {
+    for round in 0..4 {
+        let opened = store.open(options());
+        assert_eq!(opened.journal.next_lsn(), round * 10 + 1);
+        assert_eq!(opened.journal.durable_lsn(), round * 10);
+        force_all(&opened.journal, round * 10 + 1..=round * 10 + 10);
+    }
+    assert_eq!(reopened_numbers(store), (1..=40).collect::<Vec<_>>());
+}
+
+fn close_forces_what_waits_and_takes_no_more(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    let last = journal.append(&fold(1..=100));
+    let waiter = journal.wait_durable(last);
+    journal.close().unwrap();
+    block_on(waiter);
+    assert_eq!(journal.append(&one(101, 0, Force::Now)), 101);
+    assert!(matches!(
+        journal.checkpoint(Checkpoint::default()),
+        Err(Error::Stopped { .. })
+    ));
+    journal.close().unwrap();
+    drop(journal);
+    assert_eq!(reopened_numbers(store), (1..=100).collect::<Vec<_>>());
+}
+
+/// Bytes of a record of `push` around its padding, for numbers of one digit.
+const AROUND: usize = 8 + 40 + 2 + 8 + 8;
+
+fn records_of_every_size_come_back(store: &dyn Store) {
+    let around_a_chunk = (limits::CHUNK_BYTES - 40..=limits::CHUNK_BYTES + 3).map(|size| size - AROUND);
+    let largest = limits::MAX_RECORD_BYTES - AROUND;
+    let sizes: Vec<usize> = [
+        0,
+        1,
+        4095 - AROUND,
+        4096 - AROUND,
+        4097 - AROUND,
+        largest - 1,
+        largest,
+    ]
+    .into_iter()
+    .chain(around_a_chunk)
+    .collect();
+    let journal = store.open(options()).journal;
+    for size in &sizes {
+        block_on(journal.wait_durable(journal.append(&one(5, *size, Force::Now))));
+    }
+    let mut together = Records::new();
+    sizes
+        .iter()
+        .for_each(|size| push(&mut together, 6, *size, Force::Now));
+    block_on(journal.wait_durable(journal.append(&together)));
+    drop(journal);
+    let found: Vec<usize> = store
+        .open(options())
+        .replay
+        .map(|replayed| {
+            let envelope = replayed.unwrap().record.unwrap();
+            number_of(&envelope);
+            envelope.payload.len() - 8
+        })
+        .collect();
+    assert_eq!(found, [&sizes[..], &sizes[..]].concat());
+}
+
+fn a_large_append_is_cut_into_bounded_entries(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    let records = fold(1..=20_000);
+    block_on(journal.wait_durable(journal.append(&records)));
+    let stats = journal.stats();
+    let least = records.encoded_bytes().div_ceil(limits::MAX_ENTRY_BYTES) as u64;
+    assert!(
+        (least..=least + 1).contains(&stats.entries),
+        "{} entries, {least} would do",
+        stats.entries
+    );
+    drop(journal);
+    let image = store.image();
+    image.verify().unwrap();
+    for item in image.scan(Space::Log, &Key::new(&[]).unwrap()) {
+        assert!(item.unwrap().1.len() <= limits::CHUNK_BYTES);
+    }
+    drop(image);
+    assert_eq!(reopened_numbers(store).len(), 20_000);
+}
+
+fn thousands_of_waiters_all_complete(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    // They wait before the records are appended, in falling order.
+    let waiters: Vec<_> = (1..=5_000).rev().map(|lsn| journal.wait_durable(lsn)).collect();
+    journal.append(&fold(1..=5_000));
+    block_on(async {
+        for waiter in waiters {
+            waiter.await;
+        }
+    });
+    assert_eq!(journal.durable_lsn(), 5_000);
+}
+
+fn a_checkpoint_replaces_the_log_below_it(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    force_all(&journal, 1..=2_000);
+    let before = journal.log_bytes();
+    checkpoint(
+        &journal,
+        Checkpoint {
+            lsn: 2_000,
+            records: fold([1, 2, 3]),
+            ..Checkpoint::default()
+        },
+    );
+    assert!(
+        before > 0 && journal.log_bytes() == 0,
+        "{before} bytes, then {}",
+        journal.log_bytes()
+    );
+    force_all(&journal, 2_001..=2_005);
+    let log_bytes = journal.log_bytes();
+    drop(journal);
+    let opened = store.open(options());
+    assert_eq!(opened.journal.log_bytes(), log_bytes);
+    assert_eq!(opened.replay.checkpoint_lsn(), 2_000);
+    assert_eq!(
+        numbers(opened.replay),
+        [1, 2, 3, 2_001, 2_002, 2_003, 2_004, 2_005]
+    );
+    drop((opened.journal, opened.archive));
+    let first = store
+        .image()
+        .scan(Space::Log, &Key::new(&[]).unwrap())
+        .next()
+        .unwrap()
+        .unwrap();
+    assert!(
+        first.0.as_bytes() >= &2_001_u64.to_be_bytes()[..],
+        "{first:?} should be gone"
+    );
+}
+
+fn a_checkpoint_may_end_inside_an_entry(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    block_on(journal.wait_durable(journal.append(&fold(1..=10))));
+    checkpoint(
+        &journal,
+        Checkpoint {
+            lsn: 4,
+            records: fold([100]),
+            ..Checkpoint::default()
+        },
+    );
+    drop(journal);
+    assert_eq!(reopened_numbers(store), [100, 5, 6, 7, 8, 9, 10]);
+    let journal = store.open(options()).journal;
+    assert_eq!(journal.next_lsn(), 11);
+    checkpoint(
+        &journal,
+        Checkpoint {
+            lsn: 10,
+            ..Checkpoint::default()
+        },
+    );
+    assert_eq!(journal.log_bytes(), 0);
+    drop(journal);
+    let opened = store.open(options());
+    assert_eq!(opened.journal.next_lsn(), 11);
+    assert!(!opened.created);
+}
+
+fn checkpoints_follow_each_other_under_load(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    let mut next = 1;
+    for round in 1..=8_u64 {
+        force_all(&journal, next..next + 300);
+        next += 300;
+        let lsn = journal.durable_lsn();
+        let items = (0..40)
+            .map(|item| format!("item {round} {item}").into_bytes())
+            .collect();
+        let work = Checkpoint {
+            lsn,
+            records: fold(1..=lsn),
+            archive: items,
+            archive_drop_before: 0,
+        };
+        let mut status = journal.checkpoints();
+        journal.checkpoint(work).unwrap();
+        force_all(&journal, next..next + 20);
+        next += 20;
+        block_on(async { status.wait_for(|status| status.running.is_none()).await.map(drop) }).unwrap();
+        assert_eq!(status.borrow().lsn, lsn);
+    }
+    drop(journal);
+    let opened = store.open(options());
+    assert_eq!(numbers(opened.replay), (1..next).collect::<Vec<_>>());
+    assert_eq!(opened.archive.end(), 320);
+    assert_eq!(opened.archive.get(3 * 40 + 7).unwrap().unwrap(), b"item 4 7");
+}
+
+fn a_second_checkpoint_at_once_is_refused(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    force_all(&journal, 1..=3);
+    let large = Checkpoint {
+        lsn: 3,
+        records: fold(1..=30_000),
+        ..Checkpoint::default()
+    };
+    journal.checkpoint(large).unwrap();
+    let second = journal.checkpoint(Checkpoint {
+        lsn: 3,
+        ..Checkpoint::default()
+    });
+    assert!(
+        matches!(second, Err(Error::CheckpointBusy { lsn: 3 })),
+        "{second:?}"
+    );
+}
+
+fn items() -> Vec<Vec<u8>> {
+    let sizes = [
+        0,
+        1,
+        80,
+        80,
+        80,
+        2_038,
+        2_039,
+        2_040,
+        2_041,
+        2_048,
+        20_000,
+        5,
+        48 * 1024,
+        80,
+    ];
+    (0..200_usize)
+        .map(|item| vec![item as u8; sizes[item % sizes.len()]])
+        .collect()
+}
+
+fn archived(reader: &ArchiveReader, from: u64) -> Vec<(u64, Vec<u8>)> {
+    reader.scan(from).map(Result::unwrap).collect()
+}
+
+fn archive_items_of_every_size_come_back(store: &dyn Store) {
+    let items = items();
+    let opened = store.open(options());
+    let work = Checkpoint {
+        archive: items.clone(),
+        ..Checkpoint::default()
+    };
+    checkpoint(&opened.journal, work);
+    let expected: Vec<(u64, Vec<u8>)> = (0..).zip(items).collect();
+    assert_eq!(archived(&opened.archive, 0), expected);
+    drop(opened);
+    let reader = store.open(options()).archive;
+    assert_eq!((reader.start(), reader.end()), (0, 200));
+    for (index, item) in &expected {
+        assert_eq!(reader.get(*index).unwrap().as_ref(), Some(item), "item {index}");
+    }
+    assert_eq!(reader.get(200).unwrap(), None);
+    for from in [0, 1, 4, 11, 12, 13, 150, 199, 200, 1_000] {
+        let rest = expected.get(from as usize..).unwrap_or_default();
+        assert_eq!(archived(&reader, from), rest, "from {from}");
+    }
+}
+
+fn the_archive_drops_what_it_is_told_to(store: &dyn Store) {
+    let opened = store.open(options());
+    let (journal, reader) = (opened.journal, opened.archive);
+    let item = |index: u64| format!("{index:0100}").into_bytes();
+    let work = |archive, archive_drop_before| Checkpoint {
+        archive,
+        archive_drop_before,
+        ..Checkpoint::default()
+    };
+    checkpoint(&journal, work((0..1_000).map(item).collect(), 0));
+    checkpoint(&journal, work((1_000..1_100).map(item).collect(), 505));
+    assert_eq!((reader.start(), reader.end()), (505, 1_100));
+    assert_eq!(reader.get(504).unwrap(), None);
+    assert_eq!(
+        archived(&reader, 0),
+        (505..1_100).map(|index| (index, item(index))).collect::<Vec<_>>()
+    );
+    drop((journal, reader, opened.replay));
+    let first = store
+        .image()
+        .scan(Space::Archive, &Key::new(&[]).unwrap())
+        .next()
+        .unwrap()
+        .unwrap();
+    let first = u64::from_be_bytes(*first.0.as_bytes().first_chunk().unwrap());
+    assert!(
+        (480..=505).contains(&first),
+        "block {first} should have been dropped or kept"
+    );
+
+    let opened = store.open(options());
+    assert_eq!(opened.archive.get(505).unwrap(), Some(item(505)));
+    checkpoint(&opened.journal, work(Vec::new(), 1_100));
+    assert_eq!(archived(&opened.archive, 0), []);
+    checkpoint(&opened.journal, work(vec![item(1_100)], 0));
+    assert_eq!(archived(&opened.archive, 0), [(1_100, item(1_100))]);
+}
+
+/// Changes the value of one key of a closed store.
+fn alter(store: &dyn Store, space: Space, number: usize, change: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
+    let image = store.image();
+    let (key, value) = image
+        .scan(space, &Key::new(&[]).unwrap())
+        .nth(number)
+        .unwrap()
+        .unwrap();
+    let changed = change(value);
+    let mut batch = Batch::new();
+    match &changed {
+        Some(value) => batch.put(space, key, value),
+        None => batch.delete(space, key),
+    }
+    image.apply(&batch).unwrap();
+    image.flush().unwrap();
+    image.sync().unwrap();
+}
+
+fn flip(at: usize) -> impl FnOnce(Vec<u8>) -> Option<Vec<u8>> {
+    move |mut value| {
+        value[at] ^= 0x10;
+        Some(value)
+    }
+}
+
+fn flip_from_end(back: usize) -> impl FnOnce(Vec<u8>) -> Option<Vec<u8>> {
+    move |value| flip(value.len() - back)(value)
+}
+
+fn a_damaged_archive_block_hides_only_its_items(store: &dyn Store) {
+    let opened = store.open(options());
+    let archive = (0..100_u8).map(|item| vec![item; 300]).collect();
+    checkpoint(
+        &opened.journal,
+        Checkpoint {
+            archive,
+            ..Checkpoint::default()
+        },
+    );
+    drop(opened);
+    alter(store, Space::Archive, 3, flip(50));
+    alter(store, Space::Archive, 9, |_| None);
+    let reader = store.open(options()).archive;
+    let mut hidden = Vec::new();
+    let mut seen = 0;
+    for item in reader.scan(0) {
+        match item {
+            Ok((index, bytes)) => {
+                assert_eq!(bytes, vec![index as u8; 300]);
+                assert_eq!(reader.get(index).unwrap(), Some(bytes));
+                seen += 1;
+            }
+            Err(Error::ArchiveDamaged { first, last, .. }) => hidden.extend(first..=last),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    // Six items of 300 bytes fill a block.
+    assert_eq!(hidden, (18..24).chain(54..60).collect::<Vec<_>>());
+    assert_eq!(seen, 88);
+    for index in hidden {
+        assert!(
+            matches!(reader.get(index), Err(Error::ArchiveDamaged { .. })),
+            "item {index}"
+        );
+    }
+}
+
+fn one_entry_each(store: &dyn Store, numbers: std::ops::RangeInclusive<u64>) {
+    let journal: Journal = store.open(options()).journal;
+    for number in numbers {
+        force_all(&journal, [number]);
+    }
+}
+
+fn a_gap_in_the_log_is_refused(store: &dyn Store) {
+    one_entry_each(store, 1..=5);
+    alter(store, Space::Log, 2, |_| None);
+    match store.try_open().err() {
+        Some(Error::Gap {
+            expected: 3,
+            found: 4,
+        }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The LSNs that damage covers, and the id that it still shows.
+type Quarantined = (std::ops::RangeInclusive<u64>, Option<String>);
+
+/// Records of a replay: the number of each that decodes, or what the damage says.
+fn told(store: &dyn Store) -> Vec<Result<u64, Quarantined>> {
+    let opened = store.open(options());
+    let told = opened
+        .replay
+        .map(|replayed| {
+            let replayed = replayed.unwrap();
+            replayed
+                .record
+                .map(|envelope| number_of(&envelope))
+                .map_err(|damaged| {
+                    assert!(!damaged.why.is_empty());
+                    let id = damaged
+                        .head
+                        .and_then(|head| head.transaction_id)
+                        .map(String::from);
+                    (replayed.lsns.unwrap_or(0..=0), id)
+                })
+        })
+        .collect();
+    force_all(&opened.journal, [77]);
+    told
+}
+
+fn a_damaged_payload_is_quarantined_under_its_head(store: &dyn Store) {
+    one_entry_each(store, 1..=3);
+    alter(store, Space::Log, 1, flip_from_end(1));
+    assert_eq!(told(store), [Ok(1), Err((2..=2, Some("T2".to_owned()))), Ok(3)]);
+}
+
+fn a_damaged_head_is_quarantined_without_a_name(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    block_on(journal.wait_durable(journal.append(&fold(1..=3))));
+    drop(journal);
+    // 76 bytes a record, the last one's xid.
+    alter(store, Space::Log, 0, flip_from_end(50));
+    assert_eq!(told(store), [Ok(1), Ok(2), Err((3..=3, None))]);
+}
+
+fn a_damaged_entry_is_quarantined_as_a_whole(store: &dyn Store) {
+    one_entry_each(store, 1..=1);
+    let journal = store.open(options()).journal;
+    block_on(journal.wait_durable(journal.append(&fold(2..=6))));
+    force_all(&journal, [7]);
+    drop(journal);
+    alter(store, Space::Log, 1, flip(8));
+    assert_eq!(told(store), [Ok(1), Err((2..=6, None)), Ok(7)]);
+}
+
+fn a_missing_chunk_quarantines_its_entry(store: &dyn Store) {
+    for missing in 0..3 {
+        let first = store.open(options()).journal.next_lsn();
+        let journal = store.open(options()).journal;
+        block_on(journal.wait_durable(journal.append(&one(1, 5_000, Force::Now))));
+        force_all(&journal, [2]);
+        drop(journal);
+        let before = store
+            .image()
+            .scan(Space::Log, &Key::new(&[]).unwrap())
+            .take_while(|item| item.as_ref().unwrap().0.as_bytes() < &first.to_be_bytes()[..])
+            .count();
+        alter(store, Space::Log, before + missing, |_| None);
+        let told = told(store);
+        assert!(
+            told.contains(&Err((first..=first, None))),
+            "{told:?} should name {first}"
+        );
+        assert_eq!(told.last(), Some(&Ok(2)));
+    }
+}
+
+fn a_checkpoint_with_a_missing_slice_is_refused(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    let mut records = Records::new();
+    for _ in 0..3 {
+        records.push(
+            HeadRef {
+                kind: 1,
+                xid: None,
+                transaction_id: None,
+            },
+            Force::Lazy,
+            &[0; 2_000],
+        );
+    }
+    (0..3).for_each(|_| push(&mut records, 5, 48_000, Force::Lazy));
+    checkpoint(
+        &journal,
+        Checkpoint {
+            records,
+            ..Checkpoint::default()
+        },
+    );
+    drop(journal);
+    // All chunks of the second slice.
+    let image = store.image();
+    let mut batch = Batch::new();
+    let keys: Vec<Key> = image
+        .scan(Space::Checkpoint, &Key::new(&[]).unwrap())
+        .map(|item| item.unwrap().0)
+        .collect();
+    let slice_of = |key: &Key| key.as_bytes()[8..12].to_vec();
+    let second = slice_of(keys.iter().find(|key| slice_of(key) != [0; 4]).unwrap());
+    keys.iter()
+        .filter(|key| slice_of(key) == second)
+        .for_each(|key| batch.delete(Space::Checkpoint, *key));
+    image.apply(&batch).unwrap();
+    image.flush().unwrap();
+    image.sync().unwrap();
+    drop(image);
+    let refused = store.try_open().err();
+    assert!(
+        matches!(refused, Some(Error::CheckpointIncomplete { expected: 6, .. })),
+        "{refused:?}"
+    );
+}
+
+fn damage_in_a_checkpoint_is_quarantined(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    checkpoint(
+        &journal,
+        Checkpoint {
+            records: fold(1..=3),
+            ..Checkpoint::default()
+        },
+    );
+    drop(journal);
+    alter(store, Space::Checkpoint, 0, flip_from_end(1));
+    assert_eq!(told(store), [Ok(1), Ok(2), Err((0..=0, Some("T3".to_owned())))]);
+}
+
+fn a_damaged_switch_is_refused(store: &dyn Store) {
+    let journal = store.open(options()).journal;
+    checkpoint(
+        &journal,
+        Checkpoint {
+            records: fold(1..=3),
+            ..Checkpoint::default()
+        },
+    );
+    drop(journal);
+    alter(store, Space::Meta, 0, flip(4));
+    assert!(matches!(store.try_open().err(), Some(Error::Corrupted { .. })));
+}
