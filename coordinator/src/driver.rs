@@ -1,0 +1,393 @@
+//! The ONE loop: it owns the machine, performs its effects and feeds completions back.
+//!
+//! Its inputs, all in one `select`:
+//! * calls of callers and operators, and frames of sessions, each from a bounded queue;
+//! * the journal's durable LSN: `Event::Durable`;
+//! * the clock: `Event::Tick` exactly at the machine's next deadline, `Event::Clock` once a second;
+//! * checkpoints that finished, and slices of expiring outcomes;
+//! * the drain: from then on no new work, and the end when nothing is in progress or the time is up.
+//!
+//! *Architecture invariant:* the loop never awaits a send or a force (a crash point under test apart), so
+//! queues cannot close a ring. It drains what waits, up to a bound, steps, hands all appends to the journal
+//! as one batch, and releases all sends for one participant together.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use covenant_fault::CrashPoint;
+use covenant_fault::metered::Meter;
+use covenant_journal::{Checkpoint, CheckpointStatus, Journal, Records};
+use covenant_rules::coordinator::{Effect, Event, Reply, RequestId, SessionId, View};
+use covenant_rules::{Coordinator, Millis, Name, Outcome, ToCoordinator, ToParticipant, TransactionId};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+use tonic::Status;
+
+use crate::archive::OutcomeArchive;
+use crate::crash::Crash;
+use crate::input::{Answer, Call, FromSession, Inputs, Phase, Refused};
+use crate::listing;
+use crate::outbox::Outbox;
+use crate::recovery::{Recovered, push_record, unix_millis};
+use crate::{Config, Error};
+
+/// How many inputs of one kind one round of the loop takes.
+const MAX_ROUND: usize = 256;
+
+/// How often the machine is told the wall clock.
+const CLOCK_PERIOD: Duration = Duration::from_secs(1);
+
+/// One live or joining session.
+pub(crate) struct Slot {
+    pub(crate) name: Name,
+    pub(crate) outbox: Outbox,
+    pub(crate) meter: Option<Arc<Meter>>,
+    pub(crate) version: u32,
+    pub(crate) joined_at_ms: u64,
+    pub(crate) sends: Vec<ToParticipant>,
+}
+
+pub(crate) struct Driver {
+    pub(crate) machine: Coordinator,
+    pub(crate) archive: OutcomeArchive,
+    pub(crate) journal: Journal,
+    pub(crate) crash: Crash,
+    pub(crate) inputs: Inputs,
+    pub(crate) started: Instant,
+    /// Appends of this round.
+    pub(crate) records: Records,
+    pub(crate) sessions: HashMap<SessionId, Slot>,
+    /// Sessions with sends of this round.
+    pub(crate) touched: Vec<SessionId>,
+    pub(crate) callers: HashMap<RequestId, Answer<View>>,
+    next_request: RequestId,
+    expiring: bool,
+    checkpoint_records: u64,
+    drain: Duration,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        config: &Config,
+        recovered: Recovered,
+        crash: Crash,
+        inputs: Inputs,
+        started: Instant,
+    ) -> Self {
+        Self {
+            machine: recovered.machine,
+            archive: recovered.archive,
+            journal: recovered.journal,
+            crash,
+            inputs,
+            started,
+            records: Records::new(),
+            sessions: HashMap::new(),
+            touched: Vec::new(),
+            callers: HashMap::new(),
+            next_request: 1,
+            expiring: true,
+            checkpoint_records: config.log.checkpoint_records,
+            drain: Duration::from_millis(config.sessions.drain_ms),
+        }
+    }
+
+    /// Runs until a drain ends. `effects` are those of the machine's start.
+    pub(crate) async fn run(
+        mut self,
+        effects: Vec<Effect>,
+        mut draining: oneshot::Receiver<()>,
+    ) -> Result<(), Error> {
+        self.perform(effects).await?;
+        self.flush();
+        let mut durable = self.journal.durable();
+        let mut checkpoints = self.journal.checkpoints();
+        let mut clock = tokio::time::interval(CLOCK_PERIOD);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut calls = Vec::with_capacity(MAX_ROUND);
+        let mut frames = Vec::with_capacity(MAX_ROUND);
+        let mut drain_until: Option<Instant> = None;
+        loop {
+            if drain_until.is_some_and(|until| self.machine.in_progress() == 0 || Instant::now() >= until) {
+                break;
+            }
+            let wake = self.wake_at(drain_until);
+            tokio::select! {
+                changed = durable.changed() => {
+                    // The journal outlives the loop.
+                    if changed.is_err() { break; }
+                    let lsn = *durable.borrow_and_update();
+                    self.step(Event::Durable(lsn)).await?;
+                }
+                taken = self.inputs.frames.recv_many(&mut frames, MAX_ROUND) => {
+                    if taken == 0 { break; }
+                    for input in frames.drain(..) { self.from_session(input).await?; }
+                }
+                taken = self.inputs.calls.recv_many(&mut calls, MAX_ROUND) => {
+                    if taken == 0 { break; }
+                    for call in calls.drain(..) { self.call(call, drain_until.is_some()).await?; }
+                }
+                () = tokio::time::sleep_until(wake) => self.step(Event::Tick).await?,
+                _ = clock.tick() => self.step(Event::Clock(unix_millis())).await?,
+                _ = checkpoints.changed() => self.checkpointed(&checkpoints),
+                _ = &mut draining, if drain_until.is_none() => {
+                    drain_until = Some(Instant::now() + self.drain);
+                    self.inputs.phase.send_replace(Phase::Draining);
+                }
+                () = std::future::ready(()), if self.expiring => self.expiring = self.archive.expire()?,
+            }
+            self.flush();
+            self.checkpoint_if_due(&checkpoints)?;
+        }
+        self.end().await
+    }
+
+    fn now(&self) -> Millis {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn wake_at(&self, drain_until: Option<Instant>) -> Instant {
+        let far = Instant::now() + CLOCK_PERIOD;
+        let deadline = self
+            .machine
+            .next_deadline()
+            .map(|at| self.started + Duration::from_millis(at));
+        [deadline, drain_until]
+            .into_iter()
+            .flatten()
+            .fold(far, Instant::min)
+    }
+
+    async fn step(&mut self, event: Event) -> Result<(), Error> {
+        let effects = self.machine.step(self.now(), event);
+        self.perform(effects).await
+    }
+
+    async fn from_session(&mut self, input: FromSession) -> Result<(), Error> {
+        match input {
+            FromSession::Joined {
+                session,
+                hello,
+                version,
+                outbox,
+                meter,
+            } => {
+                let name = hello.name.clone();
+                let slot = Slot {
+                    name,
+                    outbox,
+                    meter,
+                    version,
+                    joined_at_ms: unix_millis(),
+                    sends: Vec::new(),
+                };
+                self.sessions.insert(session, slot);
+                self.step(Event::Joined { session, hello }).await
+            }
+            FromSession::Messages { session, messages } => {
+                for message in messages {
+                    self.message(session, message).await?;
+                }
+                Ok(())
+            }
+            FromSession::Left { session } => {
+                self.sessions.remove(&session);
+                self.step(Event::Left(session)).await
+            }
+        }
+    }
+
+    async fn message(&mut self, session: SessionId, message: ToCoordinator) -> Result<(), Error> {
+        let known = match self.machine.wants_archive(&message) {
+            Some(xid) => self.archive.by_xid(xid)?,
+            None => None,
+        };
+        self.step(Event::Message {
+            session,
+            message,
+            known,
+        })
+        .await
+    }
+
+    async fn call(&mut self, call: Call, draining: bool) -> Result<(), Error> {
+        match call {
+            Call::Execute { answer, .. } if draining => refuse(answer, Refused::Draining),
+            Call::Execute { answer, .. } if self.journal.is_backlogged() => {
+                refuse(answer, Refused::Backlogged)
+            }
+            Call::Execute { execute, answer } => {
+                self.crash.at(
+                    CrashPoint::CExecuteReceived,
+                    Some(execute.transaction_id.as_str()),
+                );
+                let known = self.known(&execute.transaction_id)?;
+                let request = self.caller(answer);
+                return self
+                    .step(Event::Execute {
+                        request,
+                        execute,
+                        known,
+                    })
+                    .await;
+            }
+            Call::Get {
+                transaction_id,
+                created,
+                answer,
+            } => {
+                let known = self.known(&transaction_id)?;
+                let request = self.caller(answer);
+                return self
+                    .step(Event::Get {
+                        request,
+                        transaction_id,
+                        created,
+                        known,
+                    })
+                    .await;
+            }
+            Call::Abort {
+                transaction_id,
+                created,
+                by,
+                answer,
+            } => {
+                let known = self.known(&transaction_id)?;
+                let request = self.caller(answer);
+                return self
+                    .step(Event::Abort {
+                        request,
+                        transaction_id,
+                        created,
+                        by,
+                        known,
+                    })
+                    .await;
+            }
+            Call::List { query, answer } => {
+                let page = listing::transactions(&self.machine, &self.archive, &query);
+                // A caller that went away wants no answer.
+                let _ = answer.send(page);
+            }
+            Call::Participants { query, answer } => {
+                let joined = |session| {
+                    self.sessions
+                        .get(&session)
+                        .map(|slot| (slot.joined_at_ms, slot.version))
+                };
+                let _ = answer.send(Ok(listing::participants(&self.machine, &query, joined)));
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&self, id: &TransactionId) -> Result<Option<Outcome>, Error> {
+        self.archive.by_id(id)
+    }
+
+    fn caller(&mut self, answer: Answer<View>) -> RequestId {
+        let request = self.next_request;
+        self.next_request += 1;
+        self.callers.insert(request, answer);
+        request
+    }
+
+    /// Outcomes expired: they go in slices.
+    pub(crate) fn expiring(&mut self) {
+        self.expiring = true;
+    }
+
+    pub(crate) fn answer(&mut self, request: RequestId, reply: Reply) {
+        let Some(answer) = self.callers.remove(&request) else {
+            return;
+        };
+        let result = match reply {
+            Reply::Transaction(view) => Ok(*view),
+            Reply::Refused(refusal) => Err(Refused::Machine(refusal)),
+            // No call of this server asks for it.
+            Reply::Forgotten => return,
+        };
+        // A caller that went away changes nothing.
+        let _ = answer.send(result);
+    }
+
+    /// Hands this round's appends to the journal, then releases its sends, one batch per participant.
+    fn flush(&mut self) {
+        if !self.records.is_empty() {
+            self.journal.append(&self.records);
+            self.records.clear();
+        }
+        for session in std::mem::take(&mut self.touched) {
+            let Some(slot) = self.sessions.get_mut(&session) else {
+                continue;
+            };
+            if slot.sends.is_empty() {
+                continue;
+            }
+            let floor = self.machine.floor(&slot.name);
+            if !slot.outbox.push(&mut slot.sends, floor, self.machine.position()) {
+                tracing::warn!(participant = %slot.name, "the session does not drain and is cut; it may join again");
+                slot.outbox.end(Status::resource_exhausted(
+                    "MAX_OUTBOX_BYTES wait for this session; join again",
+                ));
+            }
+        }
+    }
+
+    fn checkpointed(&mut self, checkpoints: &watch::Receiver<CheckpointStatus>) {
+        let status = *checkpoints.borrow();
+        self.archive.checkpointed(status.archive_end);
+    }
+
+    fn checkpoint_if_due(&mut self, checkpoints: &watch::Receiver<CheckpointStatus>) -> Result<(), Error> {
+        let status = *checkpoints.borrow();
+        let due = self.machine.position().saturating_sub(status.lsn) >= self.checkpoint_records;
+        if !due || status.running.is_some() || !self.machine.is_serving() {
+            return Ok(());
+        }
+        self.archive.checkpointed(status.archive_end);
+        let mut records = Records::new();
+        for record in self.machine.fold().records() {
+            push_record(&mut records, &record, false);
+        }
+        let (archive, archive_drop_before) = self.archive.checkpoint();
+        let lsn = self.machine.position();
+        tracing::debug!(
+            lsn,
+            records = records.len(),
+            outcomes = archive.len(),
+            "checkpoint"
+        );
+        Ok(self.journal.checkpoint(Checkpoint {
+            lsn,
+            records,
+            archive,
+            archive_drop_before,
+        })?)
+    }
+
+    async fn end(self) -> Result<(), Error> {
+        for slot in self.sessions.values() {
+            slot.outbox.end(Status::unavailable(
+                "the coordinator is shutting down; join again",
+            ));
+        }
+        let left = self.machine.in_progress();
+        if left > 0 {
+            tracing::info!(
+                left,
+                "the drain ended with transactions in progress; the next start goes on with them"
+            );
+        }
+        let journal = self.journal.clone();
+        drop(self);
+        tokio::task::spawn_blocking(move || journal.close()).await??;
+        Ok(())
+    }
+}
+
+fn refuse(answer: Answer<View>, why: Refused) {
+    let _ = answer.send(Err(why));
+}

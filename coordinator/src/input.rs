@@ -1,0 +1,164 @@
+//! Everything that can reach the loop, and the cheap handle that sends it.
+//!
+//! Calls and frames have queues of their own, so that callers cannot hold up votes. Both are bounded: a call
+//! that finds its queue full is refused at once; a session waits, and so does the participant behind it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use covenant_fault::metered::Meter;
+use covenant_rules::coordinator::{Execute, Refusal, SessionId, View};
+use covenant_rules::{AbortReason, Hello, ToCoordinator, TransactionId, UnixMillis};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use crate::listing::{ParticipantPage, ParticipantQuery, TransactionPage, TransactionQuery};
+use crate::outbox::Outbox;
+
+/// The most calls that wait for the loop.
+pub(crate) const MAX_QUEUED_CALLS: usize = 4_096;
+
+/// The most frames of all sessions that wait for the loop.
+pub(crate) const MAX_QUEUED_FRAMES: usize = 256;
+
+/// The most changes a watcher may fall behind before its stream ends.
+pub(crate) const MAX_WATCH_LAG: usize = 4_096;
+
+/// Why the loop gave no view.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The machine's reason.
+    Machine(Refusal),
+    /// SIGTERM: no new work.
+    Draining,
+    /// The queue of calls is full.
+    QueueFull,
+    /// The log's backlog is over its bound.
+    Backlogged,
+    /// The archive could not be read.
+    Archive(crate::Error),
+    /// A page token that this server did not make.
+    BadPageToken,
+}
+
+/// Where an answer goes; the loop does not care whether anybody still waits.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, Refused>>;
+
+/// A call of a caller or an operator.
+#[derive(Debug)]
+pub(crate) enum Call {
+    Execute {
+        execute: Execute,
+        answer: Answer<View>,
+    },
+    Get {
+        transaction_id: TransactionId,
+        created: Option<UnixMillis>,
+        answer: Answer<View>,
+    },
+    Abort {
+        transaction_id: TransactionId,
+        created: Option<UnixMillis>,
+        by: AbortReason,
+        answer: Answer<View>,
+    },
+    List {
+        query: TransactionQuery,
+        answer: Answer<TransactionPage>,
+    },
+    Participants {
+        query: ParticipantQuery,
+        answer: Answer<ParticipantPage>,
+    },
+}
+
+/// What a session says.
+pub(crate) enum FromSession {
+    Joined {
+        session: SessionId,
+        hello: Hello,
+        version: u32,
+        outbox: Outbox,
+        meter: Option<Arc<Meter>>,
+    },
+    Messages {
+        session: SessionId,
+        messages: Vec<ToCoordinator>,
+    },
+    Left {
+        session: SessionId,
+    },
+}
+
+/// Where the server is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Replay is not over.
+    Recovering,
+    /// Replay is over.
+    Serving,
+    /// The log's tail was lost (section 5): not ready.
+    Suspect,
+    /// No new work.
+    Draining,
+}
+
+/// The services' way to the loop.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    pub(crate) calls: mpsc::Sender<Call>,
+    pub(crate) frames: mpsc::Sender<FromSession>,
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) changes: broadcast::Sender<Arc<View>>,
+    next_session: Arc<AtomicU64>,
+}
+
+/// The loop's end of a [`Handle`].
+pub(crate) struct Inputs {
+    pub(crate) calls: mpsc::Receiver<Call>,
+    pub(crate) frames: mpsc::Receiver<FromSession>,
+    pub(crate) phase: watch::Sender<Phase>,
+    pub(crate) changes: broadcast::Sender<Arc<View>>,
+}
+
+pub(crate) fn channel() -> (Handle, Inputs) {
+    let (calls, calls_in) = mpsc::channel(MAX_QUEUED_CALLS);
+    let (frames, frames_in) = mpsc::channel(MAX_QUEUED_FRAMES);
+    let (phase_out, phase) = watch::channel(Phase::Recovering);
+    let (changes, _) = broadcast::channel(MAX_WATCH_LAG);
+    let next_session = Arc::new(AtomicU64::new(1));
+    let handle = Handle {
+        calls,
+        frames,
+        phase,
+        changes: changes.clone(),
+        next_session,
+    };
+    let inputs = Inputs {
+        calls: calls_in,
+        frames: frames_in,
+        phase: phase_out,
+        changes,
+    };
+    (handle, inputs)
+}
+
+impl Handle {
+    pub(crate) fn new_session(&self) -> SessionId {
+        self.next_session.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts a call into the loop and waits for its answer. Dropping the future changes nothing in the loop.
+    pub(crate) async fn call<T>(&self, make: impl FnOnce(Answer<T>) -> Call) -> Result<T, Refused> {
+        if *self.phase.borrow() == Phase::Recovering {
+            return Err(Refused::Machine(Refusal::Recovering));
+        }
+        let (answer, answered) = oneshot::channel();
+        match self.calls.try_send(make(answer)) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => return Err(Refused::QueueFull),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(Refused::Draining),
+        }
+        // The loop drops an answer only when it ends without having one: after a drain that ran out of time.
+        answered.await.unwrap_or(Err(Refused::Draining))
+    }
+}

@@ -1,0 +1,228 @@
+//! What waits for one participant, cut into frames as its socket drains.
+//!
+//! The loop pushes and never waits. The stream takes whatever is there when the socket has room: a slow
+//! socket gets few large frames, an idle one small frames at once. A participant that does not drain within
+//! [`MAX_OUTBOX_BYTES`] is cut; it joins again and gets what is due.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use covenant_codec::frame;
+use covenant_codec::{FRAME_OVERHEAD_BYTES, MAX_FRAME_BYTES};
+use covenant_fault::metered;
+use covenant_proto::v1::{CoordinatorMessage, JoinResponse, Welcome};
+use covenant_rules::{Floor, ToParticipant};
+use prost::Message;
+use tonic::Status;
+
+/// The most bytes of messages that may wait for one participant.
+pub(crate) const MAX_OUTBOX_BYTES: usize = 64 * 1024 * 1024;
+
+#[derive(Default)]
+struct State {
+    welcome: Option<Welcome>,
+    messages: VecDeque<(CoordinatorMessage, usize)>,
+    bytes: usize,
+    floor: Option<Floor>,
+    position: u64,
+    /// Set when the session ends; what waits before it is dropped.
+    end: Option<Status>,
+    ended: bool,
+    /// Bytes of frames given to the socket, as the meter counts them.
+    handed_over: u64,
+    waker: Option<Waker>,
+    drained: Option<tokio::sync::oneshot::Sender<u64>>,
+}
+
+/// The loop's end.
+#[derive(Clone, Default)]
+pub(crate) struct Outbox {
+    state: Arc<Mutex<State>>,
+}
+
+impl Outbox {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while it was held is a panic of the loop or of the socket's task, which ends the session.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts messages behind those that wait, with the floor and the position that hold after them.
+    ///
+    /// Returns false if too much waits: the session is to be cut.
+    pub(crate) fn push(&self, messages: &mut Vec<ToParticipant>, floor: Floor, position: u64) -> bool {
+        let mut state = self.state();
+        for message in messages.drain(..) {
+            let bytes = frame::to_participant_bytes(&message);
+            state.bytes += bytes;
+            state.messages.push_back((frame::to_participant(&message), bytes));
+        }
+        state.floor = Some(floor);
+        state.position = position;
+        let within = state.bytes <= MAX_OUTBOX_BYTES;
+        wake(&mut state);
+        within
+    }
+
+    /// The first frame of the session.
+    pub(crate) fn welcome(&self, welcome: Welcome) {
+        let mut state = self.state();
+        state.welcome = Some(welcome);
+        wake(&mut state);
+    }
+
+    /// Ends the session with this status.
+    pub(crate) fn end(&self, status: Status) {
+        let mut state = self.state();
+        state.end.get_or_insert(status);
+        wake(&mut state);
+    }
+
+    /// Resolves when nothing waits any more, to the bytes given to the socket so far.
+    pub(crate) fn drained(&self) -> tokio::sync::oneshot::Receiver<u64> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let mut state = self.state();
+        if state.messages.is_empty() && state.welcome.is_none() {
+            let _ = sender.send(state.handed_over);
+        } else {
+            state.drained = Some(sender);
+        }
+        receiver
+    }
+
+    /// The socket's end.
+    pub(crate) fn stream(&self) -> FrameStream {
+        FrameStream { outbox: self.clone() }
+    }
+}
+
+fn wake(state: &mut State) {
+    if let Some(waker) = state.waker.take() {
+        waker.wake();
+    }
+}
+
+/// The frames of one session, for tonic.
+pub(crate) struct FrameStream {
+    outbox: Outbox,
+}
+
+impl tokio_stream::Stream for FrameStream {
+    type Item = Result<JoinResponse, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut state = self.outbox.state();
+        if state.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(status) = state.end.take() {
+            state.ended = true;
+            return Poll::Ready(Some(Err(status)));
+        }
+        if state.messages.is_empty() && state.welcome.is_none() {
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let frame = take_frame(&mut state);
+        Poll::Ready(Some(Ok(frame)))
+    }
+}
+
+fn take_frame(state: &mut State) -> JoinResponse {
+    let mut bytes = FRAME_OVERHEAD_BYTES;
+    let mut count = 0;
+    for (_, size) in &state.messages {
+        if count > 0 && bytes + size > MAX_FRAME_BYTES {
+            break;
+        }
+        bytes += size;
+        count += 1;
+    }
+    state.bytes -= bytes - FRAME_OVERHEAD_BYTES;
+    let messages: Vec<_> = state
+        .messages
+        .drain(..count)
+        .map(|(message, _)| message)
+        .collect();
+    let all = state.messages.is_empty();
+    let frame = JoinResponse {
+        welcome: state.welcome.take(),
+        messages,
+        // They hold after the last message only: an earlier frame must not announce a floor above a later one.
+        floor: state.floor.filter(|_| all).map(covenant_codec::ids::floor),
+        position: if all { state.position } else { 0 },
+    };
+    state.handed_over += metered::frame_bytes(frame.encoded_len());
+    if all && let Some(drained) = state.drained.take() {
+        let _ = drained.send(state.handed_over);
+    }
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use covenant_rules::{Incarnation, Lineage, TransactionId, Xid};
+    use tokio_stream::StreamExt;
+
+    fn prepare(seq: u64, size: usize) -> ToParticipant {
+        ToParticipant::Prepare {
+            xid: Xid {
+                lineage: Lineage(1),
+                incarnation: Incarnation { counter: 1, bits: 2 },
+                seq,
+            },
+            transaction_id: TransactionId::new("T").unwrap(),
+            operation: Arc::from(vec![0_u8; size]),
+        }
+    }
+
+    const FLOOR: Floor = Floor { counter: 1, seq: 9 };
+
+    #[tokio::test]
+    async fn what_waits_becomes_one_frame_with_floor_and_position() {
+        let outbox = Outbox::default();
+        let mut stream = outbox.stream();
+        let mut frame = tokio_test::task::spawn(stream.next());
+        tokio_test::assert_pending!(frame.poll());
+        assert!(outbox.push(&mut vec![prepare(1, 10), prepare(2, 10)], FLOOR, 5));
+        assert!(frame.is_woken());
+        let frame = tokio_test::assert_ready!(frame.poll()).unwrap().unwrap();
+        assert_eq!((frame.messages.len(), frame.position), (2, 5));
+        assert_eq!(frame.floor, Some(covenant_codec::ids::floor(FLOOR)));
+    }
+
+    #[tokio::test]
+    async fn frames_stay_below_their_bound_and_only_the_last_carries_the_floor() {
+        let outbox = Outbox::default();
+        let mut messages: Vec<_> = (0..100).map(|seq| prepare(seq, 32 * 1024)).collect();
+        assert!(outbox.push(&mut messages, FLOOR, 5));
+        let mut stream = outbox.stream();
+        let mut got = 0;
+        while got < 100 {
+            let frame = stream.next().await.unwrap().unwrap();
+            assert!(frame.encoded_len() <= MAX_FRAME_BYTES, "{}", frame.encoded_len());
+            got += frame.messages.len();
+            assert_eq!(frame.floor.is_some(), got == 100);
+        }
+        assert_eq!(outbox.state().bytes, 0);
+    }
+
+    #[tokio::test]
+    async fn a_session_that_does_not_drain_is_to_be_cut() {
+        let outbox = Outbox::default();
+        let mut within = 0;
+        while outbox.push(&mut vec![prepare(within, 32 * 1024)], FLOOR, 5) {
+            within += 1;
+            assert!(within < 10_000, "no bound");
+        }
+        assert!(within > 1_000);
+        outbox.end(Status::resource_exhausted("cut"));
+        let mut stream = outbox.stream();
+        assert_eq!(stream.next().await.unwrap().unwrap_err().message(), "cut");
+        assert!(stream.next().await.is_none());
+    }
+}
