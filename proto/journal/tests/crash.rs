@@ -316,11 +316,19 @@ fn a_panic_of_the_committer_is_fatal() {
     );
 }
 
+/// A record appended between two slices is durable before the slice after the next.
 #[test]
 fn a_checkpoint_does_not_hold_back_forced_records() {
-    let stages = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&stages);
-    let probe: covenant_journal::Probe = Arc::new(move |stage, _, _| seen.lock().unwrap().push(stage));
+    let handle: Arc<Mutex<Option<Journal>>> = Arc::default();
+    let durable_at_slices: Arc<Mutex<Vec<(u64, u64)>>> = Arc::default();
+    let (appender, slices) = (Arc::clone(&handle), Arc::clone(&durable_at_slices));
+    let probe: covenant_journal::Probe = Arc::new(move |stage, _, _| {
+        if let (Stage::CheckpointMid, Some(journal)) = (stage, &*appender.lock().unwrap()) {
+            let durable = journal.durable_lsn();
+            let appended = journal.append(&one(1, 0, Force::Now));
+            slices.lock().unwrap().push((durable, appended));
+        }
+    });
     let options = Options {
         probe: Some(probe),
         ..options()
@@ -329,34 +337,25 @@ fn a_checkpoint_does_not_hold_back_forced_records() {
         .unwrap()
         .journal;
     force_all(&journal, [1]);
-    let mut status = journal.checkpoints();
-    let work = Checkpoint {
-        lsn: 1,
-        records: fold(1..=40_000),
-        ..Checkpoint::default()
-    };
-    journal.checkpoint(work).unwrap();
-    for number in 2..=20 {
-        force_all(&journal, [number]);
-    }
-    block_on(async { status.wait_for(|status| status.running.is_none()).await.map(drop) }).unwrap();
-    let stages = stages.lock().unwrap();
-    let first = stages
-        .iter()
-        .position(|stage| *stage == Stage::CheckpointMid)
-        .unwrap();
-    let last = stages
-        .iter()
-        .rposition(|stage| *stage == Stage::CheckpointMid)
-        .unwrap();
-    let between = stages[first..last]
-        .iter()
-        .filter(|stage| **stage == Stage::Forced)
-        .count();
-    assert!(
-        between >= 10,
-        "only {between} forces between the slices of a checkpoint"
+    *handle.lock().unwrap() = Some(journal.clone());
+    checkpoint(
+        &journal,
+        Checkpoint {
+            lsn: 1,
+            records: fold(1..=10_000),
+            ..Checkpoint::default()
+        },
     );
+    drop(handle.lock().unwrap().take());
+    let slices = durable_at_slices.lock().unwrap();
+    assert!(slices.len() > 10, "only {} slices", slices.len());
+    for pair in slices.windows(2) {
+        assert!(
+            pair[1].0 >= pair[0].1,
+            "record {} waited for more than one slice",
+            pair[0].1
+        );
+    }
 }
 
 #[test]
