@@ -1,3 +1,41 @@
-//! The covenant command.
+//! The `covenant` command: the servers, and everything that talks to them.
+//!
+//! `covenant serve` is a coordinator, `covenant ledger` a demo participant; the other commands are callers and
+//! operators. Data goes to stdout in the format of `--output`, talk to stderr, and the exit code says which kind of
+//! answer it was ([`exit::Exit`]). Each noun has a file or a folder in `commands`, each verb a file in it.
+//!
+//! It leaves out what belongs to the crates behind it: retries and UNKNOWN (covenant-client), the protocol
+//! (covenant-coordinator, covenant-participant), balances (covenant-ledger).
 
-fn main() {}
+mod args;
+mod commands;
+mod exit;
+mod ledger_client;
+mod logs;
+mod output;
+mod parse;
+mod servers;
+mod settings;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let failure = Failure::internal("RUNTIME", format!("the runtime did not start: {error}"));
+            return Output::default().fail(&failure).into();
+        }
+    };
+    let exit: Exit = runtime.block_on(commands::run(cli.command));
+    // A thread that hangs in the store must not keep the process.
+    runtime.shutdown_background();
+    exit.into()
+}

@@ -1,0 +1,429 @@
+//! The client against a scripted coordinator: what it may say after every kind of answer, error and silence.
+//!
+//! The server here is a script, so these tests cannot show that a real coordinator keeps its side of section 7.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use covenant_client::{Branch, Client, Error, Outcome, RefusalKind, Transaction, Wait, Why};
+use covenant_proto::v1;
+use covenant_proto::v1::transaction_service_server::{TransactionService, TransactionServiceServer};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// What the coordinator does with the next Execute or AbortTransaction; when the script is over it answers COMMITTED.
+enum Act {
+    Answer(v1::Outcome),
+    Refuse(Code, &'static str),
+    Fail(Code),
+    Hang,
+}
+
+#[derive(Clone, Default)]
+struct Script {
+    acts: Arc<Mutex<VecDeque<Act>>>,
+    /// What GetTransaction answers; `None`: it hangs.
+    seen: Arc<Mutex<Option<v1::Outcome>>>,
+    requests: Arc<Mutex<Vec<v1::ExecuteRequest>>>,
+}
+
+impl Script {
+    fn new(acts: impl IntoIterator<Item = Act>) -> Self {
+        let script = Self::default();
+        script.acts.lock().unwrap().extend(acts);
+        script
+    }
+
+    async fn act(&self, id: &str) -> Result<Option<v1::Transaction>, Status> {
+        let act = self
+            .acts
+            .lock()
+            .unwrap()
+            .pop_front()
+            .unwrap_or(Act::Answer(v1::Outcome::Committed));
+        match act {
+            Act::Answer(outcome) => Ok(Some(view(id, outcome))),
+            Act::Refuse(code, reason) => {
+                let metadata = [("bound", "max_in_progress"), ("value", "20000")];
+                let metadata: std::collections::HashMap<String, String> = metadata
+                    .iter()
+                    .map(|(key, value)| ((*key).into(), (*value).into()))
+                    .collect();
+                let details = ErrorDetails::with_error_info(reason, "covenant", metadata);
+                Err(Status::with_error_details(code, "refused by script", details))
+            }
+            Act::Fail(code) => Err(Status::new(code, "failed by script")),
+            Act::Hang => std::future::pending().await,
+        }
+    }
+
+    fn sends(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+}
+
+fn view(id: &str, outcome: v1::Outcome) -> v1::Transaction {
+    v1::Transaction {
+        transaction_id: id.into(),
+        outcome: outcome.into(),
+        ..v1::Transaction::default()
+    }
+}
+
+#[tonic::async_trait]
+impl TransactionService for Script {
+    type WatchTransactionsStream =
+        Pin<Box<dyn tokio_stream::Stream<Item = Result<v1::WatchTransactionsResponse, Status>> + Send>>;
+
+    async fn execute(
+        &self,
+        request: Request<v1::ExecuteRequest>,
+    ) -> Result<Response<v1::ExecuteResponse>, Status> {
+        let request = request.into_inner();
+        self.requests.lock().unwrap().push(request.clone());
+        let transaction = self.act(&request.transaction_id).await?;
+        Ok(Response::new(v1::ExecuteResponse { transaction }))
+    }
+
+    async fn get_transaction(
+        &self,
+        request: Request<v1::GetTransactionRequest>,
+    ) -> Result<Response<v1::GetTransactionResponse>, Status> {
+        let seen = *self.seen.lock().unwrap();
+        let Some(outcome) = seen else {
+            return std::future::pending().await;
+        };
+        let transaction = Some(view(&request.into_inner().transaction_id, outcome));
+        Ok(Response::new(v1::GetTransactionResponse { transaction }))
+    }
+
+    async fn list_transactions(
+        &self,
+        _: Request<v1::ListTransactionsRequest>,
+    ) -> Result<Response<v1::ListTransactionsResponse>, Status> {
+        self.act("listed").await?;
+        Ok(Response::new(v1::ListTransactionsResponse::default()))
+    }
+
+    async fn watch_transactions(
+        &self,
+        _: Request<v1::WatchTransactionsRequest>,
+    ) -> Result<Response<Self::WatchTransactionsStream>, Status> {
+        let change = v1::WatchTransactionsResponse {
+            transaction: Some(view("T1", v1::Outcome::InProgress)),
+        };
+        Ok(Response::new(Box::pin(tokio_stream::iter([
+            Ok(change),
+            Err(Status::internal("cut")),
+        ]))))
+    }
+
+    async fn abort_transaction(
+        &self,
+        request: Request<v1::AbortTransactionRequest>,
+    ) -> Result<Response<v1::AbortTransactionResponse>, Status> {
+        let transaction = self.act(&request.into_inner().transaction_id).await?;
+        Ok(Response::new(v1::AbortTransactionResponse { transaction }))
+    }
+}
+
+async fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    (listener, endpoint)
+}
+
+fn serve(script: &Script, listener: TcpListener) {
+    let service = TransactionServiceServer::new(script.clone());
+    let server = tonic::transport::Server::builder().add_service(service);
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+}
+
+async fn client(script: &Script) -> Client {
+    let (listener, endpoint) = listen().await;
+    serve(script, listener);
+    Client::new(&endpoint).unwrap()
+}
+
+fn transaction() -> Transaction {
+    Transaction {
+        id: "T100".into(),
+        created: 1_796_076_000_123,
+        branches: vec![Branch::new("ledger-a", vec![1]), Branch::new("ledger-b", vec![2])],
+        timeout: None,
+        wait: Wait::Decided,
+    }
+}
+
+async fn execute(script: &Script, patience_ms: u64) -> Result<Outcome, Error> {
+    client(script)
+        .await
+        .execute(&transaction(), Duration::from_millis(patience_ms))
+        .await
+}
+
+#[tokio::test]
+async fn every_outcome_is_a_value() {
+    for outcome in [
+        v1::Outcome::Committed,
+        v1::Outcome::Aborted,
+        v1::Outcome::InProgress,
+        v1::Outcome::Unknown,
+        v1::Outcome::Expired,
+    ] {
+        let script = Script::new([Act::Answer(outcome)]);
+        let told = execute(&script, 5_000).await.unwrap();
+        assert_eq!(format!("OUTCOME_{}", told.word()), outcome.as_str_name());
+        assert_eq!(script.sends(), 1);
+    }
+}
+
+#[tokio::test]
+async fn every_send_is_the_same_id_created_and_content() {
+    let script = Script::new([
+        Act::Fail(Code::Unavailable),
+        Act::Fail(Code::Unknown),
+        Act::Fail(Code::Cancelled),
+        Act::Refuse(Code::Unavailable, "RECOVERING"),
+    ]);
+    assert!(matches!(
+        execute(&script, 10_000).await,
+        Ok(Outcome::Committed(_))
+    ));
+    let requests = script.requests.lock().unwrap();
+    assert_eq!(requests.len(), 5);
+    assert!(requests.windows(2).all(|pair| pair[0] == pair[1]), "{requests:?}");
+}
+
+#[tokio::test]
+async fn a_first_refusal_ran_nothing_and_is_typed() {
+    for (code, kind) in [
+        (Code::InvalidArgument, RefusalKind::InvalidArgument),
+        (Code::AlreadyExists, RefusalKind::AlreadyExists),
+        (Code::FailedPrecondition, RefusalKind::FailedPrecondition),
+        (
+            Code::ResourceExhausted,
+            RefusalKind::ResourceExhausted {
+                bound: "max_in_progress".into(),
+                value: "20000".into(),
+            },
+        ),
+    ] {
+        let script = Script::new([Act::Refuse(code, "REASON")]);
+        let Err(Error::Refused(refusal)) = execute(&script, 5_000).await else {
+            panic!("{code:?}")
+        };
+        assert_eq!((refusal.kind, refusal.reason.as_str()), (kind, "REASON"));
+        assert_eq!(script.sends(), 1);
+    }
+}
+
+#[tokio::test]
+async fn after_an_unanswered_send_a_refusal_is_unknown() {
+    for code in [
+        Code::InvalidArgument,
+        Code::AlreadyExists,
+        Code::FailedPrecondition,
+    ] {
+        let script = Script::new([Act::Fail(Code::Unavailable), Act::Refuse(code, "REASON")]);
+        *script.seen.lock().unwrap() = Some(v1::Outcome::NotFound);
+        let Ok(Outcome::Unknown(unknown)) = execute(&script, 5_000).await else {
+            panic!("{code:?}")
+        };
+        assert!(matches!(unknown.why, Why::RefusedLater(_)), "{unknown}");
+        assert_eq!(script.sends(), 2);
+    }
+}
+
+#[tokio::test]
+async fn after_an_unanswered_send_a_full_coordinator_is_asked_again() {
+    let full = || Act::Refuse(Code::ResourceExhausted, "EXHAUSTED");
+    let script = Script::new([Act::Fail(Code::Unavailable), full(), full()]);
+    assert!(matches!(
+        execute(&script, 10_000).await,
+        Ok(Outcome::Committed(_))
+    ));
+    assert_eq!(script.sends(), 4);
+}
+
+#[tokio::test]
+async fn a_coordinator_that_keeps_recovering_ran_nothing() {
+    let script = Script::new((0..100).map(|_| Act::Refuse(Code::Unavailable, "RECOVERING")));
+    let Err(Error::Refused(refusal)) = execute(&script, 400).await else {
+        panic!()
+    };
+    assert_eq!(refusal.kind, RefusalKind::Unavailable);
+    assert!(script.sends() > 1);
+}
+
+#[tokio::test]
+async fn a_bare_error_code_is_never_an_outcome() {
+    for code in [
+        Code::InvalidArgument,
+        Code::AlreadyExists,
+        Code::NotFound,
+        Code::Internal,
+        Code::Unimplemented,
+    ] {
+        let script = Script::new((0..100).map(|_| Act::Fail(code)));
+        let told = execute(&script, 400).await.unwrap();
+        let Outcome::Unknown(unknown) = told else {
+            panic!("{code:?} became {}", told.word())
+        };
+        assert!(unknown.safe_next_step().contains("same id"), "{unknown}");
+    }
+}
+
+#[tokio::test]
+async fn silence_until_patience_ends_is_unknown() {
+    let script = Script::new([Act::Hang]);
+    let told = execute(&script, 300).await.unwrap();
+    let Outcome::Unknown(unknown) = told else {
+        panic!("{}", told.word())
+    };
+    assert!(
+        matches!(unknown.why, Why::Unanswered { sends: 1, .. }),
+        "{unknown}"
+    );
+}
+
+#[tokio::test]
+async fn a_last_look_turns_silence_into_the_outcome_if_there_is_one() {
+    for (seen, word) in [
+        (v1::Outcome::Committed, "COMMITTED"),
+        (v1::Outcome::Aborted, "ABORTED"),
+        (v1::Outcome::InProgress, "IN_PROGRESS"),
+        (v1::Outcome::NotFound, "UNKNOWN"),
+        (v1::Outcome::Expired, "UNKNOWN"),
+    ] {
+        let script = Script::new([Act::Hang]);
+        *script.seen.lock().unwrap() = Some(seen);
+        assert_eq!(execute(&script, 800).await.unwrap().word(), word);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_was_surely_never_sent() {
+    let (listener, endpoint) = listen().await;
+    drop(listener);
+    let client = Client::new(&endpoint).unwrap();
+    let told = client.execute(&transaction(), Duration::from_millis(400)).await;
+    let Err(error @ Error::NeverSent { tries, .. }) = told else {
+        panic!("{told:?}")
+    };
+    assert!(tries > 1 && error.to_string().contains("refused"), "{error}");
+    let listed = client
+        .list(v1::StateFilter::Unspecified, 0, "", Duration::from_millis(100))
+        .await;
+    assert!(matches!(listed, Err(Error::NeverSent { .. })), "{listed:?}");
+}
+
+#[tokio::test]
+async fn a_coordinator_that_comes_up_within_patience_gets_the_send() {
+    let (listener, endpoint) = listen().await;
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let script = Script::default();
+    let refused = Arc::new(tokio::sync::Notify::new());
+    let seen = refused.clone();
+    let link = covenant_client::Link::new(&endpoint)
+        .unwrap()
+        .on_retry(move |_| seen.notify_one());
+    let client = Client::with_link(link);
+    let calling = tokio::spawn(async move { client.execute(&transaction(), Duration::from_secs(20)).await });
+    refused.notified().await;
+    serve(&script, TcpListener::bind(address).await.unwrap());
+    assert!(matches!(calling.await.unwrap(), Ok(Outcome::Committed(_))));
+    assert_eq!(script.sends(), 1);
+}
+
+/// Takes one connection, reads so much that a request may be in it, and cuts it.
+async fn cut_one_connection(listener: &TcpListener) {
+    let (mut socket, _) = listener.accept().await.unwrap();
+    let mut bytes = [0; 256];
+    assert!(socket.read(&mut bytes).await.unwrap() > 0);
+}
+
+#[tokio::test]
+async fn a_cut_connection_and_then_a_dead_coordinator_is_unknown() {
+    let (listener, endpoint) = listen().await;
+    tokio::spawn(async move { cut_one_connection(&listener).await });
+    let client = Client::new(&endpoint).unwrap();
+    let told = client
+        .execute(&transaction(), Duration::from_millis(800))
+        .await
+        .unwrap();
+    let Outcome::Unknown(unknown) = told else {
+        panic!("{}", told.word())
+    };
+    assert!(unknown.to_string().contains("refused"), "{unknown}");
+}
+
+#[tokio::test]
+async fn a_cut_connection_is_followed_by_the_same_send() {
+    let (listener, endpoint) = listen().await;
+    let script = Script::default();
+    let served = script.clone();
+    tokio::spawn(async move {
+        cut_one_connection(&listener).await;
+        serve(&served, listener);
+    });
+    let client = Client::new(&endpoint).unwrap();
+    let told = client.execute(&transaction(), Duration::from_secs(20)).await;
+    assert!(matches!(told, Ok(Outcome::Committed(_))), "{told:?}");
+}
+
+#[tokio::test]
+async fn abort_keeps_the_same_rules() {
+    let patience = Duration::from_millis(400);
+    let script = Script::new([Act::Fail(Code::Unavailable), Act::Answer(v1::Outcome::Aborted)]);
+    let told = client(&script)
+        .await
+        .abort("T100", Some(1), Duration::from_secs(10))
+        .await;
+    assert!(matches!(told, Ok(Outcome::Aborted(_))), "{told:?}");
+    let script = Script::new([
+        Act::Fail(Code::Unavailable),
+        Act::Refuse(Code::InvalidArgument, "REASON"),
+    ]);
+    let told = client(&script).await.abort("T100", None, patience).await;
+    assert!(matches!(told, Ok(Outcome::Unknown(_))), "{told:?}");
+    let script = Script::new([Act::Refuse(Code::InvalidArgument, "REASON")]);
+    let told = client(&script).await.abort("T100", None, patience).await;
+    assert!(matches!(told, Err(Error::Refused(_))), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_list_without_an_answer_is_an_error_and_a_later_answer_counts() {
+    let script = Script::new([Act::Hang]);
+    let listed = client(&script).await;
+    let listed = listed
+        .list(v1::StateFilter::Unspecified, 0, "", Duration::from_millis(200))
+        .await;
+    assert!(matches!(listed, Err(Error::Unanswered { .. })), "{listed:?}");
+    let script = Script::new([Act::Fail(Code::Unavailable)]);
+    let listed = client(&script).await;
+    assert!(
+        listed
+            .list(v1::StateFilter::Unspecified, 0, "", Duration::from_secs(10))
+            .await
+            .is_ok()
+    );
+}
+
+#[tokio::test]
+async fn a_watch_brings_changes_until_it_is_cut() {
+    let script = Script::default();
+    let mut watch = client(&script)
+        .await
+        .watch(Some("T1"), Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert_eq!(watch.next().await.unwrap().unwrap().transaction_id, "T1");
+    assert!(matches!(watch.next().await, Err(Error::Unanswered { .. })));
+}
