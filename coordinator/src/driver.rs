@@ -28,7 +28,7 @@ use crate::archive::OutcomeArchive;
 use crate::crash::Crash;
 use crate::input::{Answer, Call, FromSession, Inputs, Phase, Refused};
 use crate::listing;
-use crate::outbox::Outbox;
+use crate::outbox::{MAX_OUTBOX_BYTES, Outbox};
 use crate::recovery::{Recovered, push_record, unix_millis};
 use crate::{Config, Error};
 
@@ -100,7 +100,7 @@ impl Driver {
         mut draining: oneshot::Receiver<()>,
     ) -> Result<(), Error> {
         self.perform(effects).await?;
-        self.flush();
+        self.flush().await?;
         let mut durable = self.journal.durable();
         let mut checkpoints = self.journal.checkpoints();
         let mut clock = tokio::time::interval(CLOCK_PERIOD);
@@ -122,7 +122,7 @@ impl Driver {
                 }
                 taken = self.inputs.frames.recv_many(&mut frames, MAX_ROUND) => {
                     if taken == 0 { break; }
-                    for input in frames.drain(..) { self.from_session(input).await?; }
+                    for input in frames.drain(..) { self.session_input(input).await?; }
                 }
                 taken = self.inputs.calls.recv_many(&mut calls, MAX_ROUND) => {
                     if taken == 0 { break; }
@@ -137,7 +137,7 @@ impl Driver {
                 }
                 () = std::future::ready(()), if self.expiring => self.expiring = self.archive.expire()?,
             }
-            self.flush();
+            self.flush().await?;
             self.checkpoint_if_due(&checkpoints)?;
         }
         self.end().await
@@ -164,7 +164,7 @@ impl Driver {
         self.perform(effects).await
     }
 
-    async fn from_session(&mut self, input: FromSession) -> Result<(), Error> {
+    async fn session_input(&mut self, input: FromSession) -> Result<(), Error> {
         match input {
             FromSession::Joined {
                 session,
@@ -314,26 +314,44 @@ impl Driver {
     }
 
     /// Hands this round's appends to the journal, then releases its sends, one batch per participant.
-    fn flush(&mut self) {
-        if !self.records.is_empty() {
-            self.journal.append(&self.records);
-            self.records.clear();
-        }
-        for session in std::mem::take(&mut self.touched) {
-            let Some(slot) = self.sessions.get_mut(&session) else {
-                continue;
-            };
-            if slot.sends.is_empty() {
-                continue;
+    async fn flush(&mut self) -> Result<(), Error> {
+        loop {
+            if !self.records.is_empty() {
+                self.journal.append(&self.records);
+                self.records.clear();
             }
-            let floor = self.machine.floor(&slot.name);
-            if !slot.outbox.push(&mut slot.sends, floor, self.machine.position()) {
-                tracing::warn!(participant = %slot.name, "the session does not drain and is cut; it may join again");
-                slot.outbox.end(Status::resource_exhausted(
-                    "MAX_OUTBOX_BYTES wait for this session; join again",
-                ));
+            let mut cut = Vec::new();
+            for session in std::mem::take(&mut self.touched) {
+                let Some(slot) = self
+                    .sessions
+                    .get_mut(&session)
+                    .filter(|slot| !slot.sends.is_empty())
+                else {
+                    continue;
+                };
+                let floor = self.machine.floor(&slot.name);
+                if !slot.outbox.push(&mut slot.sends, floor, self.machine.position()) {
+                    cut.push(session);
+                }
+            }
+            if cut.is_empty() {
+                return Ok(());
+            }
+            for session in cut {
+                self.cut(session).await?;
             }
         }
+    }
+
+    /// A session that does not drain, or whose socket is gone, ends; what is due goes when it joins again.
+    async fn cut(&mut self, session: SessionId) -> Result<(), Error> {
+        let Some(slot) = self.sessions.remove(&session) else {
+            return Ok(());
+        };
+        tracing::warn!(participant = %slot.name, session, "the session does not drain and is cut; it may join again");
+        let why = format!("more than MAX_OUTBOX_BYTES {MAX_OUTBOX_BYTES} wait for this session; join again");
+        slot.outbox.end(Status::resource_exhausted(why));
+        self.step(Event::Left(session)).await
     }
 
     fn checkpointed(&mut self, checkpoints: &watch::Receiver<CheckpointStatus>) {

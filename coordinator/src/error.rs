@@ -43,6 +43,9 @@ pub enum Error {
     /// The socket failed.
     #[error("serving gRPC failed")]
     Transport(#[from] tonic::transport::Error),
+    /// The listener ended although nobody stopped it.
+    #[error("the gRPC listener ended by itself")]
+    TransportEnded,
     /// A description of the services could not be built.
     #[error("the reflection service could not be built")]
     Reflection(#[from] tonic_reflection::server::Error),

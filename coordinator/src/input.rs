@@ -18,7 +18,7 @@ use crate::outbox::Outbox;
 pub(crate) const MAX_QUEUED_CALLS: usize = 4_096;
 
 /// The most frames of all sessions that wait for the loop.
-pub(crate) const MAX_QUEUED_FRAMES: usize = 256;
+pub(crate) const MAX_QUEUED_FRAMES: usize = 64;
 
 /// The most changes a watcher may fall behind before its stream ends.
 pub(crate) const MAX_WATCH_LAG: usize = 4_096;

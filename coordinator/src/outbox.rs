@@ -53,6 +53,10 @@ impl Outbox {
     /// Returns false if too much waits: the session is to be cut.
     pub(crate) fn push(&self, messages: &mut Vec<ToParticipant>, floor: Floor, position: u64) -> bool {
         let mut state = self.state();
+        if state.ended {
+            messages.clear();
+            return false;
+        }
         for message in messages.drain(..) {
             let bytes = frame::to_participant_bytes(&message);
             state.bytes += bytes;
@@ -106,6 +110,16 @@ fn wake(state: &mut State) {
 /// The frames of one session, for tonic.
 pub(crate) struct FrameStream {
     outbox: Outbox,
+}
+
+impl Drop for FrameStream {
+    /// The connection is gone: nothing may pile up for it any more.
+    fn drop(&mut self) {
+        let mut state = self.outbox.state();
+        state.ended = true;
+        state.messages.clear();
+        state.bytes = 0;
+    }
 }
 
 impl tokio_stream::Stream for FrameStream {

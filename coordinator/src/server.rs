@@ -28,7 +28,7 @@ use crate::{Config, Error};
 const MAX_CONCURRENT_STREAMS: u32 = 8_192;
 
 /// How long connections have to end after the loop did; a silent one may never (hyper).
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What a server says of itself when it is ready.
 #[derive(Clone, Debug, Serialize)]
@@ -71,46 +71,39 @@ pub async fn serve(
 
     // The socket answers at once: while the log is replayed, callers and participants hear "recovering".
     let (stop, stopped) = oneshot::channel::<()>();
-    let transport = tokio::spawn(transport(config.clone(), listener, handle, stopped)?);
+    let mut transport = tokio::spawn(transport(config.clone(), listener, handle, stopped)?);
 
-    let recovered = {
+    let mut recovered = {
         let (config, crash) = (config.clone(), crash.clone());
         tokio::task::spawn_blocking(move || recovery::recover(&config, &crash)).await??
     };
     log_start(&recovered);
-    let replayed = recovered.replayed;
-    let about = (
-        recovered.machine.lineage().to_string(),
-        recovered.machine.incarnation().counter,
-    );
-    let mut recovered = recovered;
+    let about = Ready {
+        listen,
+        name: config.name.clone(),
+        lineage: recovered.machine.lineage().to_string(),
+        incarnation: recovered.machine.incarnation().counter,
+        replayed: recovered.replayed,
+        in_progress: recovered.machine.fold().open.len(),
+        start_ms: 0,
+    };
     let effects = std::mem::take(&mut recovered.effects);
-    let in_progress = recovered.machine.fold().open.len();
-    let driver = Driver::new(&config, recovered, crash, inputs, started);
     let (drain, draining) = oneshot::channel();
+    let driver = Driver::new(&config, recovered, crash, inputs, started);
     let mut driver = tokio::spawn(driver.run(effects, draining));
 
-    tokio::pin!(shutdown);
-    let served = async { phase.wait_for(|phase| *phase != Phase::Recovering).await.is_ok() };
-    tokio::select! {
-        ended = &mut driver => return ended?,
-        is_served = served => {
-            if is_served {
-                ready(Ready {
-                    listen,
-                    name: config.name.clone(),
-                    lineage: about.0,
-                    incarnation: about.1,
-                    replayed,
-                    in_progress,
-                    start_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-                });
-            }
+    let life = async {
+        // The loop says Serving when the new incarnation is durable; without it there is no loop any more.
+        if phase.wait_for(|phase| *phase != Phase::Recovering).await.is_ok() {
+            let start_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            ready(Ready { start_ms, ..about });
         }
-    }
+        shutdown.await;
+    };
     tokio::select! {
         ended = &mut driver => return ended?,
-        () = &mut shutdown => {}
+        ended = &mut transport => return ended?.and(Err(Error::TransportEnded)),
+        () = life => {}
     }
     // The loop has not ended, so it listens.
     let _ = drain.send(());

@@ -3,6 +3,8 @@
 //! Shows the whole way of a transaction through loop, log and sessions, restarts among them. Cannot show:
 //! what a kill or a power cut does (the process stays), nor the forcing (tests/ does, under strace).
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 

@@ -41,7 +41,10 @@ pub(super) fn execute(request: v1::ExecuteRequest, limits: &Limits) -> Result<Ex
     })
 }
 
-fn branches(given: Vec<v1::Branch>, limits: &Limits) -> Result<Vec<(Name, Arc<[u8]>)>, Status> {
+/// Participants with their operations, sorted.
+type Branches = Vec<(Name, Arc<[u8]>)>;
+
+fn branches(given: Vec<v1::Branch>, limits: &Limits) -> Result<Branches, Status> {
     if given.is_empty() {
         return Err(invalid("branches", "there is none; give 1 to 128".to_owned()));
     }
