@@ -99,10 +99,11 @@ impl Driver {
         effects: Vec<Effect>,
         mut draining: oneshot::Receiver<()>,
     ) -> Result<(), Error> {
-        self.perform(effects).await?;
-        self.flush().await?;
+        // Before the first append: a receiver sees only what rises after it was made.
         let mut durable = self.journal.durable();
         let mut checkpoints = self.journal.checkpoints();
+        self.perform(effects).await?;
+        self.flush().await?;
         let mut clock = tokio::time::interval(CLOCK_PERIOD);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut calls = Vec::with_capacity(MAX_ROUND);

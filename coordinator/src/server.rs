@@ -27,6 +27,10 @@ use crate::{Config, Error};
 /// The most requests of one connection at a time.
 const MAX_CONCURRENT_STREAMS: u32 = 8_192;
 
+/// The most bytes of a caller's request that are read: 128 branches with the longest operation, so that a request beyond
+/// `MAX_EXECUTE_BYTES` is refused by that name. What is longer still ends as a transport error, which says nothing.
+const MAX_REQUEST_BYTES: usize = 128 * (covenant_codec::MAX_OPERATION_BYTES + 1_024);
+
 /// How long connections have to end after the loop did; a silent one may never (hyper).
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -133,7 +137,6 @@ fn transport(
         limits: Arc::new(config.limits()),
     };
     let frame_bytes = covenant_codec::MAX_FRAME_BYTES;
-    let execute_bytes = covenant_codec::MAX_EXECUTE_BYTES + 64 * 1024;
     let router = Server::builder()
         .http2_keepalive_interval(Some(Duration::from_millis(
             config.sessions.keep_alive_interval_ms,
@@ -145,7 +148,7 @@ fn transport(
         .add_service(reflection_v1alpha)
         .add_service(
             TransactionServiceServer::new(TransactionApi::new(handle.clone(), defaults))
-                .max_decoding_message_size(execute_bytes),
+                .max_decoding_message_size(MAX_REQUEST_BYTES),
         )
         .add_service(
             ParticipantServiceServer::new(ParticipantApi::new(handle.clone()))

@@ -11,9 +11,9 @@ use crate::Error;
 /// The most inputs (frames, completions, commands) that go into one frame out.
 pub const MAX_INPUTS_PER_FRAME: usize = 256;
 
-/// The most messages that wait for a coordinator that does not take them; past it the session is cut and joined
-/// again, which repeats whatever is due.
-pub const MAX_OUTGOING_MESSAGES: usize = 262_144;
+/// The most messages that wait for a coordinator that does not take them, beside one for each branch that is kept (on
+/// joining each may have something to say). Past it the session is cut and joined again, which repeats what is due.
+pub const MAX_OUTGOING_MESSAGES: usize = 65_536;
 
 /// The frames that may wait between the driver and the socket.
 pub const OUTGOING_FRAMES: usize = 4;

@@ -326,7 +326,7 @@ impl<R: Resource> Driver<R> {
             match session.outbound.poll_reserve(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return self.away(cx, &Error::Ended),
-                Poll::Pending if self.outgoing.len() > MAX_OUTGOING_MESSAGES => {
+                Poll::Pending if self.outgoing.len() > MAX_OUTGOING_MESSAGES + self.machine.branches() => {
                     return self.away(cx, &Error::NotDraining(MAX_OUTGOING_MESSAGES));
                 }
                 Poll::Pending => return,

@@ -59,10 +59,10 @@ pub async fn run<R: Resource>(open: impl AsyncFn() -> R, samples: &Samples<R>) {
     branches::r2_calls_are_repeatable(&mut bench).await;
     branches::r5_holds_survive(&mut bench).await;
     branches::r6_abort_leaves_nothing(&mut bench).await;
+    branches::r12_no_and_read_only_leave_no_trace(&mut bench).await;
     branches::r7_r8_an_effect_is_applied_once(&mut bench).await;
     branches::r9_once_per_transaction(&mut bench).await;
     branches::r11_heuristics_last_until_forgotten(&mut bench).await;
     branches::r10_floors_drop_no_doubt_and_no_heuristic(&mut bench).await;
-    branches::r12_no_and_read_only_leave_no_trace(&mut bench).await;
     identity::r13_identity_and_positions(&mut bench).await;
 }

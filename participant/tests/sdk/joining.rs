@@ -3,9 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use covenant_codec::MAX_FRAME_BYTES;
+use covenant_participant::config::MAX_OUTGOING_MESSAGES;
 use covenant_participant::rules::{Name, ToCoordinator, ToParticipant, Vote};
 use covenant_participant::{Config, Error, Handle, JoinState, Participant};
-use covenant_proto::v1::{CoordinatorMessage, JoinResponse};
+use covenant_proto::v1::{CoordinatorMessage, Floor, Incarnation, JoinResponse, Lineage, Welcome};
+use prost::Message;
 use tokio::time::timeout;
 use tonic::Status;
 
@@ -149,13 +152,28 @@ async fn an_address_that_is_none_is_refused_at_the_start() {
 
 #[tokio::test]
 async fn another_version_and_a_missing_welcome_are_refused_clearly() {
-    let mut coordinator = Coordinator::start().await;
-    coordinator.refuse(Some(Status::failed_precondition("speaks version 9 only")));
-    let (_disk, shelf) = shelf();
-    let handle = Participant::start(coordinator.config(), shelf).await.unwrap();
-    assert!(away(&handle).await.contains("version 9"));
-    coordinator.refuse(None);
-    coordinator.session().await;
+    let version_9 = Welcome {
+        protocol_version: 9,
+        lineage: Some(Lineage { high: 0, low: 42 }),
+        incarnation: Some(Incarnation { counter: 3, bits: 33 }),
+        max_frame_bytes: 1 << 20,
+    };
+    for (welcome, said) in [(Some(version_9), "9"), (None, "no Welcome")] {
+        let mut coordinator = Coordinator::start().await;
+        coordinator.say_first(Some(JoinResponse {
+            welcome,
+            ..JoinResponse::default()
+        }));
+        let handle = Participant::start(coordinator.config(), shelf().1).await.unwrap();
+        let reason = away(&handle).await;
+        assert!(reason.contains(said), "{reason}");
+        coordinator.say_first(None);
+        timeout(PATIENCE, handle.joined().wait_for(JoinState::is_joined))
+            .await
+            .unwrap()
+            .unwrap();
+        coordinator.session().await;
+    }
 }
 
 #[tokio::test]
@@ -178,4 +196,51 @@ async fn a_frame_of_garbage_cuts_the_session_and_nothing_else() {
     let mut session = coordinator.session().await;
     session.send(&[prepare(1, "?")]).await;
     assert_eq!(session.next().await, ToCoordinator::Vote(xid(1), Vote::ReadOnly));
+}
+
+#[tokio::test]
+async fn a_join_with_much_in_doubt_is_cut_into_frames_below_the_bound() {
+    const IN_DOUBT: u64 = 20_000;
+    let mut coordinator = Coordinator::start().await;
+    let disk = Arc::new(Mutex::new(Disk::in_doubt((1..=IN_DOUBT).map(xid))));
+    let (_handle, mut session) = coordinator.join(&Arc::new(Shelf::on(&disk))).await;
+    let (mut inquiries, mut frames) = (0, 0);
+    while inquiries < IN_DOUBT {
+        let frame = session.next_frame().await;
+        assert!(
+            frame.encoded_len() <= MAX_FRAME_BYTES,
+            "{} bytes",
+            frame.encoded_len()
+        );
+        inquiries += frame.messages.len() as u64;
+        frames += 1;
+    }
+    assert!(frames > 1, "{IN_DOUBT} inquiries are more than one frame holds");
+}
+
+#[tokio::test]
+async fn a_coordinator_that_does_not_take_its_messages_is_cut_and_joined_again() {
+    let mut coordinator = Coordinator::start().await;
+    let (_disk, shelf) = shelf();
+    let (handle, mut session) = coordinator.join(&shelf).await;
+    let floor = Some(Floor {
+        counter: 3,
+        seq: u64::MAX,
+    });
+    session
+        .send_raw(JoinResponse {
+            floor,
+            ..JoinResponse::default()
+        })
+        .await;
+    let below: Vec<_> = (1..=10_000).map(|seq| ToParticipant::Commit(xid(seq))).collect();
+    // More answers than may wait, and the windows of the connection on top.
+    for _ in 0..MAX_OUTGOING_MESSAGES / below.len() + 30 {
+        if !session.try_send(&below).await {
+            break;
+        }
+    }
+    let reason = away(&handle).await;
+    assert!(reason.contains("MAX_OUTGOING_MESSAGES"), "{reason}");
+    coordinator.session().await;
 }

@@ -1,11 +1,13 @@
 //! A coordinator that is a script: it welcomes or refuses, and the test says every frame.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use covenant_codec::frame::{self, Welcome};
+use covenant_fault::metered::incoming;
 use covenant_participant::rules::{
     Hello, Incarnation, Lineage, Name, ToCoordinator, ToParticipant, TransactionId, Xid,
 };
@@ -15,7 +17,7 @@ use covenant_proto::v1::{JoinRequest, JoinResponse};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 /// How long a test waits for what must come.
@@ -47,6 +49,8 @@ type Frames = Pin<Box<dyn futures_util::Stream<Item = Result<JoinResponse, Statu
 #[derive(Clone)]
 struct Script {
     refusal: Arc<Mutex<Option<Status>>>,
+    /// What is said instead of a Welcome, if anything is.
+    first: Arc<Mutex<Option<JoinResponse>>>,
     dials: Arc<Mutex<Vec<std::time::Instant>>>,
     sessions: mpsc::Sender<Session>,
 }
@@ -77,12 +81,13 @@ impl ParticipantService for Script {
             welcome: Some(frame::welcome(&welcome)),
             ..JoinResponse::default()
         };
+        let welcome = self.first.lock().unwrap().clone().unwrap_or(welcome);
         outbound.send(Ok(welcome)).await.unwrap();
         let session = Session {
             hello,
             inbound,
             outbound,
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
         };
         self.sessions
             .send(session)
@@ -97,7 +102,7 @@ pub(crate) struct Session {
     pub(crate) hello: Hello,
     inbound: Streaming<JoinRequest>,
     outbound: mpsc::Sender<Result<JoinResponse, Status>>,
-    waiting: Vec<ToCoordinator>,
+    waiting: VecDeque<ToCoordinator>,
 }
 
 impl Session {
@@ -112,29 +117,46 @@ impl Session {
         .await;
     }
 
+    /// Sends one frame, unless the session is gone.
+    pub(crate) async fn try_send(&mut self, messages: &[ToParticipant]) -> bool {
+        let messages = messages.iter().map(frame::to_participant).collect();
+        self.outbound
+            .send(Ok(JoinResponse {
+                messages,
+                ..JoinResponse::default()
+            }))
+            .await
+            .is_ok()
+    }
+
     pub(crate) async fn send_raw(&mut self, frame: JoinResponse) {
         self.outbound.send(Ok(frame)).await.unwrap();
+    }
+
+    /// The next frame of the participant, as bytes would carry it.
+    pub(crate) async fn next_frame(&mut self) -> JoinRequest {
+        let frame = timeout(PATIENCE, self.inbound.message())
+            .await
+            .expect("the participant is silent");
+        frame.unwrap().expect("the participant ended the session")
     }
 
     /// The next message of the participant.
     pub(crate) async fn next(&mut self) -> ToCoordinator {
         while self.waiting.is_empty() {
-            let frame = timeout(PATIENCE, self.inbound.message())
-                .await
-                .expect("the participant is silent");
-            let frame = frame.unwrap().expect("the participant ended the session");
+            let frame = self.next_frame().await;
             self.waiting = frame
                 .messages
                 .into_iter()
                 .map(|m| frame::from_participant(m).unwrap())
                 .collect();
         }
-        self.waiting.remove(0)
+        self.waiting.pop_front().unwrap()
     }
 
     /// Every message until the session is gone.
     pub(crate) async fn rest(&mut self) -> Vec<ToCoordinator> {
-        let mut said = std::mem::take(&mut self.waiting);
+        let mut said = Vec::from(std::mem::take(&mut self.waiting));
         let end = async {
             while let Ok(Some(frame)) = self.inbound.message().await {
                 said.extend(
@@ -170,12 +192,13 @@ impl Coordinator {
         let (sender, sessions) = mpsc::channel(8);
         let script = Script {
             refusal: Arc::default(),
+            first: Arc::default(),
             dials: Arc::default(),
             sessions: sender,
         };
         let service = ParticipantServiceServer::new(script.clone());
         let server = tonic::transport::Server::builder().add_service(service);
-        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        tokio::spawn(server.serve_with_incoming(incoming(listener)));
         Self {
             address,
             script,
@@ -186,6 +209,11 @@ impl Coordinator {
     /// From here on dials are refused so, or welcomed again.
     pub(crate) fn refuse(&self, refusal: Option<Status>) {
         *self.script.refusal.lock().unwrap() = refusal;
+    }
+
+    /// From here on this is said instead of a Welcome, or a Welcome again.
+    pub(crate) fn say_first(&self, frame: Option<JoinResponse>) {
+        *self.script.first.lock().unwrap() = frame;
     }
 
     /// When each dial came.

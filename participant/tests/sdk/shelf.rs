@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use covenant_participant::rules::{
-    Decision, Floor, Incarnation, Lineage, Lsn, NoReason, Operator, Vote, Xid,
+    Decision, Floor, Incarnation, Lineage, Lsn, NoReason, Operator, TransactionId, Vote, Xid,
 };
 use covenant_participant::{
     Branch, Error, Identity, InDoubt, Recovered, RecoveredBranch, RecoveredState, Resource,
@@ -50,6 +50,33 @@ impl Disk {
     pub(crate) fn stocked(stock: i64) -> Self {
         Self {
             stock,
+            ..Self::default()
+        }
+    }
+
+    /// A disk on which these attempts, each of its own transaction, are prepared.
+    pub(crate) fn in_doubt(attempts: impl Iterator<Item = Xid>) -> Self {
+        let operation: Arc<[u8]> = b"+1".as_slice().into();
+        let row = |xid: Xid| {
+            let transaction_id = TransactionId::new(&format!("T{}", xid.seq)).unwrap();
+            let branch = Branch {
+                xid,
+                transaction_id,
+                operation: Arc::clone(&operation),
+                position: 0,
+            };
+            (
+                xid,
+                Row {
+                    branch,
+                    state: RecoveredState::Prepared {
+                        operation: Arc::clone(&operation),
+                    },
+                },
+            )
+        };
+        Self {
+            rows: attempts.map(row).collect(),
             ..Self::default()
         }
     }
