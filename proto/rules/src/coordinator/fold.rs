@@ -78,21 +78,18 @@ impl Fold {
                 self.birth = birth;
                 self.former = former;
                 self.retained_since = self.retained_since.max(birth);
-                None
             }
             Record::Incarnation(incarnation) => {
                 self.starts.insert(incarnation);
-                None
             }
             Record::Participant { name, lineage } => {
                 self.participants.insert(name, lineage);
-                None
             }
-            Record::Commit(outcome) => self.open(outcome, false),
-            Record::Abort(outcome) => self.open(outcome, true),
+            Record::Commit(outcome) => return self.open(outcome, false),
+            Record::Abort(outcome) => return self.open(outcome, true),
             Record::End(xid) => {
                 self.open.get_mut(&xid)?.ended = true;
-                self.finish(xid)
+                return self.finish(xid);
             }
             Record::Heuristic {
                 xid,
@@ -111,40 +108,35 @@ impl Fold {
                 self.heuristic_found(xid, participant, entry);
                 // A finished outcome was archived; the heuristic alone holds it open again.
                 let finished = outcome.filter(|_| !self.open.contains_key(&xid));
-                finished.and_then(|outcome| self.open(outcome, true))
+                return finished.and_then(|outcome| self.open(outcome, true));
             }
             Record::Forget { xid, participant, by } => {
                 if let Some(entry) = self.heuristics.get_mut(&(xid, participant)) {
                     entry.forget = Some(by);
                 }
-                None
             }
-            Record::ForgetDone { xid, participant } => self.forget_done(xid, participant),
+            Record::ForgetDone { xid, participant } => return self.forget_done(xid, participant),
             Record::Resolved { xid, decision, by } => {
                 // What did not decode stays in the way of its id (R3): its outcome is not known here.
                 self.resolved.insert(xid, (decision, by));
-                None
             }
             Record::Retained(since) => {
                 self.retained_since = self.retained_since.max(since);
-                None
             }
             Record::Suspect {
                 participant,
                 position,
             } => {
                 self.suspect = Some((participant, position));
-                None
             }
             Record::SuspectCleared(_) => {
                 self.suspect = None;
-                None
             }
             Record::Quarantined(quarantined) => {
                 self.quarantined.push(quarantined);
-                None
             }
         }
+        None
     }
 
     fn open(&mut self, outcome: Outcome, ended: bool) -> Option<Outcome> {

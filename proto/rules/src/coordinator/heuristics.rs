@@ -328,7 +328,8 @@ impl Coordinator {
         let Some(entry) = self.fold.heuristic_entry(xid, &participant) else {
             return;
         };
-        if entry.forget.is_none() {
+        // A hazard was found here: its branch may be prepared, and knows nothing to forget.
+        if entry.forget.is_none() || entry.what == Heuristic::Hazard {
             return;
         }
         let Some(session) = self.session_of(&participant, entry.lineage) else {

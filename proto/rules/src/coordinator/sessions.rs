@@ -31,8 +31,6 @@ pub(super) struct Session {
     pub(super) lineage: Lineage,
     pub(super) incarnation: Incarnation,
     connection: u64,
-    /// Of a lineage that no longer holds the name: for its unresolved branches only.
-    decisions_only: bool,
 }
 
 /// One participant name.
@@ -158,7 +156,6 @@ impl Coordinator {
             lineage,
             incarnation,
             connection,
-            decisions_only,
         };
         self.sessions.insert(session, joined);
         let known = self
@@ -313,7 +310,7 @@ impl Coordinator {
         let Some(from) = self.sessions.get(&session) else {
             return;
         };
-        let (name, lineage, decisions_only) = (from.name.clone(), from.lineage, from.decisions_only);
+        let (name, lineage) = (from.name.clone(), from.lineage);
         match message {
             ToCoordinator::Inquire(xid) => self.answer_inquiry(session, &name, lineage, xid, known),
             ToCoordinator::Vote(xid, _)
@@ -324,9 +321,6 @@ impl Coordinator {
                 if xid.lineage != self.lineage && !self.fold.former.contains(&xid.lineage) =>
             {
                 self.alarm(AlarmCode::ForeignLineage, Some(&name), Some(xid));
-            }
-            ToCoordinator::Vote(xid, _) if decisions_only => {
-                self.alarm(AlarmCode::FitsNoRow, Some(&name), Some(xid));
             }
             ToCoordinator::Vote(xid, vote) => self.vote(session, &name, lineage, xid, vote, known),
             ToCoordinator::Ack(xid) => self.ack(&name, lineage, xid),

@@ -102,6 +102,8 @@ pub(super) struct Bench {
     pub(super) archive: Archive,
     /// The effects of the last event, whole.
     pub(super) effects: Vec<Effect>,
+    /// The last event.
+    pub(super) event: Option<Event>,
     /// When each id was first used.
     created: BTreeMap<String, UnixMillis>,
     labels: BTreeMap<SessionId, String>,
@@ -137,6 +139,7 @@ impl Bench {
             log: records,
             archive,
             effects: Vec::new(),
+            event: None,
             created: BTreeMap::new(),
             labels: BTreeMap::new(),
             requests: 0,
@@ -147,6 +150,7 @@ impl Bench {
     }
 
     pub(super) fn step(&mut self, event: Event) -> Vec<String> {
+        self.event = Some(event.clone());
         let effects = self.machine.step(self.now, event);
         self.perform(effects)
     }
@@ -365,11 +369,7 @@ pub(super) fn recover(
     last: Lsn,
     at: UnixMillis,
 ) -> (Coordinator, Vec<Effect>) {
-    let starts = records
-        .iter()
-        .filter_map(|record| match_start(record))
-        .max()
-        .unwrap_or(0);
+    let starts = records.iter().filter_map(match_start).max().unwrap_or(0);
     let identity = Identity {
         new_lineage: LOG,
         bits: bits(starts + 1),

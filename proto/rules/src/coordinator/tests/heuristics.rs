@@ -293,6 +293,21 @@ fn an_operator_forgets_a_hazard_and_that_resolves_the_branch() {
 }
 
 #[test]
+fn s8_forget_never_goes_to_the_branch_of_a_hazard() {
+    let mut bench = committing();
+    bench.says("b", "ACK 1/1");
+    bench.leaves("a");
+    bench.joins_as("a", Lineage(0x99), 1);
+    bench.forces();
+    bench.forgets("1/1", "a");
+    bench.forces();
+    bench.leaves("a2");
+    // FORGET_DONE is not durable yet; the branch is prepared and asks.
+    assert_eq!(bench.joins("a"), ["a3 welcome"]);
+    assert_eq!(bench.says("a3", "INQUIRE 1/1"), ["a3 < COMMIT 1/1"]);
+}
+
+#[test]
 fn a_report_takes_the_place_of_a_hazard_and_must_be_forgotten_itself() {
     let mut bench = committing();
     bench.says("b", "ACK 1/1");

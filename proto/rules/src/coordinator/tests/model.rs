@@ -66,7 +66,11 @@ impl Participant {
     }
 
     pub(super) fn prepared(&self) -> Vec<Xid> {
-        self.branches.keys().copied().filter(|xid| self.is_prepared(*xid)).collect()
+        self.branches
+            .keys()
+            .copied()
+            .filter(|xid| self.is_prepared(*xid))
+            .collect()
     }
 
     /// Another attempt of the transaction is prepared here.
@@ -100,13 +104,17 @@ impl Participant {
     /// Takes one message and answers as the table says.
     pub(super) fn hears(&mut self, message: ToParticipant) -> Vec<ToCoordinator> {
         let said = match message {
-            ToParticipant::Prepare { xid, transaction_id, operation } => {
-                self.prepare(xid, transaction_id, operation[0])
-            }
+            ToParticipant::Prepare {
+                xid,
+                transaction_id,
+                operation,
+            } => self.prepare(xid, transaction_id, operation[0]),
             ToParticipant::Commit(xid) => vec![self.commit(xid)].into_iter().flatten().collect(),
             ToParticipant::Abort(xid) => self.abort(xid),
             ToParticipant::Forget(xid) => self.forget(xid),
-            ToParticipant::Pending(_) | ToParticipant::Unknown(_) | ToParticipant::ReportRecorded(_) => vec![],
+            ToParticipant::Pending(_) | ToParticipant::Unknown(_) | ToParticipant::ReportRecorded(_) => {
+                vec![]
+            }
         };
         let mut said = self.says(said);
         said.extend(self.wake());

@@ -104,7 +104,16 @@ fn an_old_lineage_with_unresolved_branches_joins_for_decisions_only() {
         "it has no vote"
     );
     assert_eq!(bench.says("a3", "INQUIRE 1/2"), ["a3 < PENDING 1/2"]);
-    assert_eq!(bench.says("a3", "ACK 1/1"), ["append FORGET_DONE 1/1 a"], "no hazard any more");
+    assert_eq!(
+        bench.says("a3", "YES 1/1"),
+        ["a3 < COMMIT 1/1"],
+        "C14: late, of its own branch"
+    );
+    assert_eq!(
+        bench.says("a3", "ACK 1/1"),
+        ["append FORGET_DONE 1/1 a"],
+        "no hazard any more"
+    );
     bench.forces();
     bench.leaves("a3");
     assert_eq!(
