@@ -5,16 +5,21 @@
 //! that no index knows is surely absent: a new transaction never touches the disk.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc;
 
-use covenant_codec::outcome::{decode_outcome, encode_outcome};
+use covenant_codec::outcome::{decode_outcome, encode_outcome, summarize_outcome};
 use covenant_journal::{ArchiveReader, IdIndex};
 use covenant_rules::coordinator::Archived;
-use covenant_rules::{AbortReason, Incarnation, Outcome, TransactionId, UnixMillis, Xid};
+use covenant_rules::{Incarnation, Outcome, TransactionId, UnixMillis, Xid};
 
 use crate::Error;
 
 /// How many outcomes one pass of [`OutcomeArchive::expire`] looks at, so that the loop is never held up.
 pub(crate) const EXPIRE_SLICE: usize = 256;
+
+/// How many items one batch of the first scan has, and how many batches wait at most.
+const SCAN_BATCH: usize = 1_024;
+const SCAN_AHEAD: usize = 8;
 
 /// An index slot of an attempt that has no archived outcome.
 const NO_ITEM: u32 = u32::MAX;
@@ -59,14 +64,20 @@ impl OutcomeArchive {
             .ids
             .reserve(usize::try_from(reader.end() - start).unwrap_or(0));
         let mut archived = Archived::default();
-        for item in reader.scan(start) {
-            let (index, bytes) = item?;
-            let outcome = decode_outcome(&bytes).map_err(|why| Error::ArchiveDamaged { index, why })?;
-            let fence = outcome.aborted == Some(AbortReason::Fence);
-            archived.add(outcome.retained_by(), outcome.decided, fence);
-            archive.index(&outcome, index);
-        }
-        Ok((archive, archived))
+        // Reading and indexing cost about the same; each gets a thread.
+        std::thread::scope(|scope| {
+            let (batches, read) = mpsc::sync_channel(SCAN_AHEAD);
+            scope.spawn(move || scan(&reader, start, &batches));
+            for batch in read {
+                for (index, bytes) in batch? {
+                    let summary =
+                        summarize_outcome(&bytes).map_err(|why| Error::ArchiveDamaged { index, why })?;
+                    archived.add(summary.retained_by, summary.decided, summary.fence);
+                    archive.index(summary.xid, &summary.transaction_id, index);
+                }
+            }
+            Ok((archive, archived))
+        })
     }
 
     fn end(&self) -> u64 {
@@ -80,13 +91,12 @@ impl OutcomeArchive {
 
     /// Takes a finished outcome.
     pub(crate) fn add(&mut self, outcome: Outcome) {
-        self.index(&outcome, self.end());
+        self.index(outcome.xid, outcome.transaction_id.as_str(), self.end());
         self.waiting.push_back(outcome);
     }
 
-    fn index(&mut self, outcome: &Outcome, index: u64) {
-        self.ids.insert(outcome.transaction_id.as_str().as_bytes(), index);
-        let xid = outcome.xid;
+    fn index(&mut self, xid: Xid, transaction_id: &str, index: u64) {
+        self.ids.insert(transaction_id.as_bytes(), index);
         let attempts = self.attempts.entry((xid.lineage.0, xid.incarnation)).or_default();
         if attempts.items.is_empty() {
             attempts.first = xid.seq;
@@ -216,13 +226,28 @@ impl OutcomeArchive {
     }
 }
 
+/// Items as the archive numbers them.
+type Batch = Result<Vec<(u64, Vec<u8>)>, covenant_journal::Error>;
+
+/// Reads the archive in batches until its end, an error, or until nobody reads on.
+fn scan(reader: &ArchiveReader, start: u64, batches: &mpsc::SyncSender<Batch>) {
+    let mut items = reader.scan(start);
+    loop {
+        let batch: Batch = items.by_ref().take(SCAN_BATCH).collect();
+        let last = batch.as_ref().map_or(true, |batch| batch.len() < SCAN_BATCH);
+        if batches.send(batch).is_err() || last {
+            return;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
     use covenant_journal::{Checkpoint, Journal, MemoryImage, Options, Records};
-    use covenant_rules::{Fingerprint, Lineage};
+    use covenant_rules::{AbortReason, Fingerprint, Lineage};
 
     fn outcome(seq: u64, id: &str, decided: u64, committed: bool) -> Outcome {
         Outcome {

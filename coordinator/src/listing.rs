@@ -36,7 +36,7 @@ impl Filter {
             Self::All => true,
             Self::InProgress => matches!(state, State::Preparing | State::Deciding | State::Aborting),
             Self::Committing => state == State::Committing,
-            Self::InDoubt => view.is_in_doubt(),
+            Self::InDoubt => view.in_doubt() > 0,
             Self::Committed => state == State::Committed,
             Self::Aborted => state == State::Aborted,
         }

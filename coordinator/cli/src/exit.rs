@@ -126,6 +126,12 @@ impl From<Error> for Failure {
         match error {
             Error::Endpoint { .. } => Self::usage("ENDPOINT_INVALID", message),
             Error::NeverSent { .. } => Self::new(Exit::NeverSent, "NEVER_SENT", message),
+            Error::Unanswered { endpoint, source } if source.code() == Code::Unimplemented => Self::usage(
+                "WRONG_SERVER",
+                format!(
+                    "{endpoint} does not know this call; give the address of a coordinator, or of a ledger with --ledger"
+                ),
+            ),
             Error::Unanswered { .. } => Self::new(Exit::Unknown, "UNANSWERED", message),
             Error::Refused(refusal) => Self {
                 metadata: refusal.metadata.clone(),

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, presets};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use crate::exit::{Exit, Failure};
 
@@ -96,6 +96,24 @@ fn shown(cell: &str) -> String {
     }
 }
 
+/// A list under its name, with the token of the next page if there is one.
+struct List<'a, T> {
+    name: &'static str,
+    items: &'a [T],
+    next: &'a str,
+}
+
+impl<T: Serialize> Serialize for List<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry(self.name, self.items)?;
+        if !self.next.is_empty() {
+            map.serialize_entry("next_page_token", self.next)?;
+        }
+        map.end()
+    }
+}
+
 /// Writes answers in one format.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Output {
@@ -137,12 +155,7 @@ impl Output {
             let lines: Result<Vec<String>, Failure> = items.iter().map(compact).collect();
             return write(&lines?.concat()).map(drop);
         }
-        let mut object = Map::new();
-        object.insert(name.to_owned(), to_value(items)?);
-        if !next.is_empty() {
-            object.insert("next_page_token".to_owned(), Value::from(next));
-        }
-        self.one(&object, |wide| vec![table(wide)])
+        self.one(&List { name, items, next }, |wide| vec![table(wide)])
     }
 
     /// Writes one item of a list that never ends: the header before the first, JSON always compact.
@@ -217,10 +230,6 @@ pub(crate) fn compact(value: &impl Serialize) -> Result<String, Failure> {
     Ok(serde_json::to_string(value).map_err(|error| unwritable(&error))? + "\n")
 }
 
-fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Failure> {
-    serde_json::to_value(value).map_err(|error| unwritable(&error))
-}
-
 fn yaml(value: &impl Serialize) -> Result<String, Failure> {
     let mut text = serde_saphyr::to_string(value).map_err(|error| unwritable(&error))?;
     if !text.ends_with('\n') {
@@ -256,6 +265,21 @@ mod tests {
     }
 
     #[test]
+    fn a_list_has_its_name_and_a_token_only_if_there_is_more() {
+        let items = [1, 2];
+        let text = |next| {
+            serde_json::to_string(&List {
+                name: "accounts",
+                items: &items,
+                next,
+            })
+            .unwrap()
+        };
+        assert_eq!(text(""), r#"{"accounts":[1,2]}"#);
+        assert_eq!(text("t"), r#"{"accounts":[1,2],"next_page_token":"t"}"#);
+    }
+
+    #[test]
     fn one_value_in_every_format() {
         let value = serde_json::json!({"a": 1, "b": null});
         let render = |format| {
@@ -265,7 +289,7 @@ mod tests {
         };
         assert_eq!(render(Format::Json), "{\n  \"a\": 1,\n  \"b\": null\n}\n");
         assert_eq!(render(Format::Jsonl), "{\"a\":1,\"b\":null}\n");
-        let read: Value = serde_saphyr::from_str(&render(Format::Yaml)).unwrap();
+        let read: serde_json::Value = serde_saphyr::from_str(&render(Format::Yaml)).unwrap();
         assert_eq!(read, value);
         assert_eq!(render(Format::Table).matches("ACCOUNT").count(), 2);
     }

@@ -136,6 +136,10 @@ pub(crate) fn never_left(status: &Status) -> bool {
 
 /// The status in a few words, with its deepest cause.
 pub(crate) fn describe(status: &Status) -> String {
+    if status.code() == Code::Unimplemented {
+        return "Unimplemented: the server there does not know this call; it may be another kind of server"
+            .to_owned();
+    }
     let root = root(status);
     if root.is_empty() {
         format!("{:?}", status.code())

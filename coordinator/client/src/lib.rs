@@ -36,6 +36,8 @@ mod client;
 mod error;
 mod link;
 mod outcome;
+#[cfg(test)]
+mod tests;
 mod transaction;
 
 pub use client::{Client, TransactionPage, Watch};

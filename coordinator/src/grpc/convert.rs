@@ -160,11 +160,6 @@ pub(super) fn timestamp(millis: UnixMillis) -> Timestamp {
 }
 
 pub(super) fn transaction(view: &View) -> v1::Transaction {
-    let in_doubt = view
-        .branches
-        .iter()
-        .filter(|branch| branch.state == BranchState::Prepared)
-        .count();
     v1::Transaction {
         transaction_id: view.transaction_id.as_str().to_owned(),
         xid: view.xid.map(ids::xid),
@@ -176,7 +171,7 @@ pub(super) fn transaction(view: &View) -> v1::Transaction {
         created: view.created.map(timestamp),
         decided: view.decided.map(timestamp),
         retained_since: Some(timestamp(view.retained_since)),
-        in_doubt: u32::try_from(in_doubt).unwrap_or(u32::MAX),
+        in_doubt: u32::try_from(view.in_doubt()).unwrap_or(u32::MAX),
     }
 }
 

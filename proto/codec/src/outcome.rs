@@ -37,6 +37,59 @@ pub fn decode_outcome(bytes: &[u8]) -> Result<Outcome, Error> {
     from_payload(xid, transaction_id, &record)
 }
 
+/// What an archive's indexes are built from; reading it costs a fraction of the whole outcome.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// The attempt.
+    pub xid: Xid,
+    /// The caller's id; not checked against its bounds.
+    pub transaction_id: String,
+    /// max(created, decided): by what retention goes (PROTOCOL.md section 6).
+    pub retained_by: u64,
+    /// When the coordinator decided, in Unix milliseconds.
+    pub decided: u64,
+    /// Whether it is a fence (R7).
+    pub fence: bool,
+}
+
+/// The fields of `OutcomeRecord` that a [`Summary`] needs, under the same numbers.
+#[derive(Clone, PartialEq, prost::Message)]
+struct OutcomeHead {
+    #[prost(message, optional, tag = "1")]
+    xid: Option<covenant_proto::v1::Xid>,
+    #[prost(string, tag = "2")]
+    transaction_id: String,
+    #[prost(uint64, tag = "5")]
+    created_unix_ms: u64,
+    #[prost(sint64, tag = "6")]
+    decided_after_ms: i64,
+    #[prost(message, optional, tag = "7")]
+    reason: Option<stored::StoredReason>,
+}
+
+/// The summary of an outcome that [`encode_outcome`] wrote.
+///
+/// # Errors
+/// Bytes that are no such outcome.
+pub fn summarize_outcome(bytes: &[u8]) -> Result<Summary, Error> {
+    let head = OutcomeHead::decode(bytes).map_err(|source| Error::Payload {
+        message: "OutcomeRecord",
+        source,
+    })?;
+    let decided = head
+        .created_unix_ms
+        .wrapping_add(head.decided_after_ms.cast_unsigned());
+    Ok(Summary {
+        xid: ids::from_xid(required("OutcomeRecord.xid", head.xid)?),
+        transaction_id: head.transaction_id,
+        retained_by: decided.max(head.created_unix_ms),
+        decided,
+        fence: head
+            .reason
+            .is_some_and(|reason| reason.cause() == stored::AbortCause::Fence),
+    })
+}
+
 /// An outcome without what an envelope carries.
 pub(crate) fn payload(outcome: &Outcome) -> stored::OutcomeRecord {
     let fingerprint = outcome

@@ -152,7 +152,7 @@ pub enum BranchState {
     Preparing,
     /// Voted YES and does not know the decision: in doubt.
     Prepared,
-    /// The decision COMMIT has arrived and its record is being forced.
+    /// COMMIT is decided and on its way to the branch, or its record is being forced.
     Committing,
     /// Committed; the acknowledgement is in.
     Committed,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use covenant_client::Link;
-use covenant_ledger::{Error, Ledger, LedgerService, OpenSpec, Options};
-use covenant_participant::{Config, Handle, Participant, Resource};
+use covenant_ledger::{CHECKPOINT_RECORDS, Error, Ledger, LedgerService, OpenSpec, Options};
+use covenant_participant::{Config, Handle, JoinState, Participant, Resource};
 use covenant_proto::ledger::v1::ledger_service_server::LedgerServiceServer;
 use covenant_rules::Name;
 use serde::Serialize;
@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Open an account with an amount in minor units, unless it is there: NAME=AMOUNT:CURRENCY, e.g. alice=500000:THB.
     #[arg(long, value_name = "NAME=AMOUNT:CURRENCY")]
     open: Vec<OpenSpec>,
+    /// Write a checkpoint of the journal after this many records, so that the next start replays no more than those.
+    #[arg(long, value_name = "N", default_value_t = CHECKPOINT_RECORDS, value_parser = clap::value_parser!(u64).range(1..))]
+    checkpoint_records: u64,
     /// For tests: abort the process at a crash point of PROTOCOL.md, section 9.
     #[arg(long, value_name = "NAME[:TRANSACTION_ID]", hide = true)]
     crash_at: Vec<String>,
@@ -81,6 +84,8 @@ struct About {
     /// Branches in doubt when the replay was over, before any joining.
     in_doubt: usize,
     joined: bool,
+    /// Why it has not joined; null if it has.
+    away: Option<String>,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
@@ -106,13 +111,14 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
         let handle = Participant::start(config, Arc::new(ledger.clone()))
             .await
             .map_err(|error| participant_failure(&error))?;
-        let about = |joined| About {
+        let about = |away: Option<String>| About {
             listen,
             name: args.name.to_string(),
             lineage: ledger.lineage().to_string(),
             incarnation: ledger.incarnation().counter,
             in_doubt,
-            joined,
+            joined: away.is_none(),
+            away,
         };
         let grpc = Server::builder()
             .max_concurrent_streams(Some(MAX_CONCURRENT_STREAMS))
@@ -121,7 +127,9 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
             .add_service(LedgerServiceServer::new(LedgerService::new(ledger.clone())))
             .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.clone().wait());
         let ready = async { servers::print_ready(about(wait_joined(&handle).await)) };
-        run_until(stop.clone(), &handle, ready, grpc).await
+        run_until(stop.clone(), &handle, ready, grpc).await?;
+        close(ledger).await;
+        Ok(())
     };
     stop.clone().bounded(bound, server).await
 }
@@ -130,6 +138,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
 async fn open(args: &Args, crash: covenant_fault::CrashPlan) -> Result<Ledger, Failure> {
     let options = Options {
         crash,
+        checkpoint_records: args.checkpoint_records,
         ..Options::default()
     };
     let ledger = Ledger::open(&args.data_dir, options)
@@ -142,11 +151,30 @@ async fn open(args: &Args, crash: covenant_fault::CrashPlan) -> Result<Ledger, F
     Ok(ledger)
 }
 
-async fn wait_joined(handle: &Handle) -> bool {
+/// Waits for the first joining; why there was none in time.
+async fn wait_joined(handle: &Handle) -> Option<String> {
     let mut joined = handle.joined();
-    let wait = joined.wait_for(covenant_participant::JoinState::is_joined);
-    let joined = tokio::time::timeout(Duration::from_millis(JOIN_WAIT_MS), wait).await;
-    matches!(joined, Ok(Ok(_)))
+    let wait = joined.wait_for(JoinState::is_joined);
+    if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_millis(JOIN_WAIT_MS), wait).await {
+        return None;
+    }
+    let reason = match &*joined.borrow() {
+        JoinState::Away { reason } => reason.as_deref().unwrap_or("not reached yet").to_owned(),
+        JoinState::Joined { .. } => return None,
+    };
+    tracing::warn!(reason, "not joined; it goes on trying");
+    Some(reason)
+}
+
+/// Forces what was appended lazily. Correctness does not depend on it; the next replay is shorter.
+async fn close(ledger: Ledger) {
+    let closing =
+        tokio::task::spawn_blocking(move || ledger.close().map_err(|error| servers::one_line(&error)));
+    match closing.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!("{error}"),
+        Err(error) => tracing::warn!("{}", servers::one_line(&error)),
+    }
 }
 
 /// Serves until a signal comes, then leaves the session; a participant that ends by itself is a fault.

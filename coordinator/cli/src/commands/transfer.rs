@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(
             command,
             "covenant transfer --from a/x --to b/y --amount -5 --currency THB --id=T1 \
-             --created 2026-11-30T21:20:00.123Z --endpoint http://10.0.0.1:1"
+             --created 2026-11-30T22:00:00.123Z --endpoint http://10.0.0.1:1"
         );
         let repeated = read(&command);
         assert_eq!(

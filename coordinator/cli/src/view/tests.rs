@@ -40,8 +40,8 @@ fn a_transaction_has_the_documented_json_shape() {
         "transaction_id": "T100", "outcome": "COMMITTED", "reason": null, "reason_detail": null,
         "reason_participant": null, "heuristic": "NONE", "state": "COMMITTING",
         "branches": [branch("ledger-a", "COMMITTED"), branch("ledger-b", "PREPARED")], "in_doubt": 1, "xid": null,
-        "created": "2026-11-30T21:20:00.123Z", "decided": "2026-11-30T21:20:00.456Z",
-        "retained_since": "2026-11-30T00:13:20.000Z",
+        "created": "2026-11-30T22:00:00.123Z", "decided": "2026-11-30T22:00:00.456Z",
+        "retained_since": "2026-11-30T00:53:20.000Z",
     });
     assert_eq!(shown, expected);
 }

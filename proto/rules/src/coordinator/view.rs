@@ -68,12 +68,13 @@ impl View {
         }
     }
 
-    /// Whether a branch voted YES and does not know the decision (section 1, "in doubt").
+    /// How many branches are in doubt as seen from here (section 1): YES voters in PREPARING or DECIDING, or not
+    /// resolved in COMMITTING.
     #[must_use]
-    pub fn is_in_doubt(&self) -> bool {
-        self.branches
-            .iter()
-            .any(|branch| branch.state == BranchState::Prepared)
+    pub fn in_doubt(&self) -> usize {
+        let in_doubt =
+            |branch: &&BranchView| matches!(branch.state, BranchState::Prepared | BranchState::Committing);
+        self.branches.iter().filter(in_doubt).count()
     }
 }
 
@@ -208,13 +209,9 @@ impl Coordinator {
                 BranchState::Preparing
             }
             (Some(Vote::Yes), State::Committed) => BranchState::Committed,
-            (Some(Vote::Yes), State::Preparing | State::Deciding | State::Committing) => {
-                if branch.resolved {
-                    BranchState::Committed
-                } else {
-                    BranchState::Prepared
-                }
-            }
+            (Some(Vote::Yes), State::Preparing | State::Deciding) => BranchState::Prepared,
+            (Some(Vote::Yes), State::Committing) if branch.resolved => BranchState::Committed,
+            (Some(Vote::Yes), State::Committing) => BranchState::Committing,
         }
     }
 }

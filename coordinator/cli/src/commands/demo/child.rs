@@ -107,11 +107,6 @@ impl Process {
         format!("http://{listen}")
     }
 
-    /// Its process id while it runs.
-    pub(super) fn id(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::id)
-    }
-
     /// Waits until it has died by itself; whether it aborted, as crash points do.
     pub(super) async fn died(&mut self, timeline: &mut Timeline) -> Result<bool, Failure> {
         let what = format!("the death of {}", self.name);

@@ -14,9 +14,11 @@ pub(super) struct Hold {
     pub(super) to: UnixMillis,
 }
 
-/// A process was away: from its death to its ready line.
+/// A ledger could not hear the coordinator: from the death of either to the ledger's next joining.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Outage {
+    pub(super) ledger: &'static str,
+    /// Who died.
     pub(super) process: &'static str,
     pub(super) from: UnixMillis,
     pub(super) to: UnixMillis,
@@ -38,13 +40,8 @@ impl Span {
     /// Puts a hold beside the outages. Outages of one story do not overlap.
     pub(super) fn new(hold: &Hold, outages: &[Outage]) -> Self {
         let overlap = |outage: &Outage| hold.to.min(outage.to).saturating_sub(hold.from.max(outage.from));
-        // An outage of a ledger blocks nothing that another ledger holds.
-        let counts = |outage: &&Outage| outage.process == "coordinator" || outage.process == hold.ledger;
-        let blocked: Vec<(&'static str, u64)> = outages
-            .iter()
-            .filter(counts)
-            .map(|outage| (outage.process, overlap(outage)))
-            .collect();
+        let own = outages.iter().filter(|outage| outage.ledger == hold.ledger);
+        let blocked: Vec<(&'static str, u64)> = own.map(|outage| (outage.process, overlap(outage))).collect();
         Self {
             transaction_id: hold.transaction_id.clone(),
             ledger: hold.ledger,
@@ -91,14 +88,15 @@ mod tests {
             from,
             to,
         };
-        let outage = |process, from, to| Outage { process, from, to };
-        Span::new(
-            &hold,
-            &[
-                outage("coordinator", 1_000, 1_640),
-                outage("ledger-b", 2_000, 2_500),
-            ],
-        )
+        let outage = |ledger, process, from, to| Outage {
+            ledger,
+            process,
+            from,
+            to,
+        };
+        let coordinator = ["ledger-a", "ledger-b"].map(|ledger| outage(ledger, "coordinator", 1_000, 1_640));
+        let own = outage("ledger-b", "ledger-b", 2_000, 2_500);
+        Span::new(&hold, &[coordinator.as_slice(), &[own]].concat())
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) fn make() -> Result<TempDir, Failure> {
 
 /// A path that cannot be asked is left for the attempt to write to it.
 fn is_in_memory(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_ok_and(|status| IN_MEMORY.contains(&i64::from(status.f_type)))
+    rustix::fs::statfs(path).is_ok_and(|status| IN_MEMORY.contains(&status.f_type))
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl<'a> Story<'a> {
         let title = "The coordinator dies: COMMIT of T100 is forced, ledger-a has heard it, ledger-b has not";
         self.timeline.step("c", title);
         let created = unix_now();
-        self.unanswered("T100", created).await?;
+        let died = self.unanswered("T100", created).await?;
         let settled = Self::is(OPENING - 2 * AMOUNT, 0, 0);
         self.account_becomes(Side::A, "alice paid: ledger-a knows the decision", settled)
             .await?;
@@ -122,7 +122,7 @@ impl<'a> Story<'a> {
             "ledger-b is in doubt: it holds the credit and decides nothing alone",
             in_doubt,
         );
-        self.coordinator_comes_back(true).await?;
+        self.coordinator_comes_back(died, true).await?;
         self.settled(OPENING - 2 * AMOUNT, 2 * AMOUNT).await?;
         let seen = self.get("T100", created).await?;
         self.timeline.check(
@@ -152,7 +152,7 @@ impl<'a> Story<'a> {
             "The coordinator dies: all votes of T200 are in, and nothing is decided",
         );
         let created = unix_now();
-        self.unanswered("T200", created).await?;
+        let died = self.unanswered("T200", created).await?;
         let held = self.held("T200").await?;
         self.timeline
             .check("both ledgers voted YES and hold", held.len() == 2);
@@ -166,7 +166,7 @@ impl<'a> Story<'a> {
         }
         self.timeline
             .check("both ledgers still hold: neither decides alone", is_still_held);
-        self.coordinator_comes_back(false).await?;
+        self.coordinator_comes_back(died, false).await?;
         self.aborted_by_presumption("T200", &held).await?;
         self.settled(OPENING - 2 * AMOUNT, 2 * AMOUNT).await?;
         let seen = self.get("T200", created).await?;
@@ -187,12 +187,12 @@ impl<'a> Story<'a> {
         );
         self.timeline
             .check(&told, matches!(outcome, Outcome::Committed(_)));
-        let aborted = self.world.ledger_b_died(self.timeline).await?;
+        let (died, aborted) = self.world.ledger_b_died(self.timeline).await?;
         self.timeline.check("ledger-b is dead", aborted);
         let paid = Self::is(OPENING - 4 * AMOUNT, 0, 0);
         self.account_becomes(Side::A, "alice paid; bob's side waits for ledger-b", paid)
             .await?;
-        let ready = self.world.restart_ledger_b(self.timeline).await?;
+        let ready = self.world.restart_ledger_b(self.timeline, died).await?;
         let in_doubt = ready["in_doubt"].as_u64() == Some(1);
         self.timeline.check(
             "ledger-b is back from its journal, in doubt about T300, with its hold",
@@ -240,24 +240,37 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
-    /// Sends a transfer whose coordinator dies on it.
-    async fn unanswered(&mut self, id: &str, created: UnixMillis) -> Result<(), Failure> {
-        let told = self.send(id, created, AMOUNT, SHORT_PATIENCE_MS).await?;
-        let aborted = self.world.coordinator_died(self.timeline).await?;
+    /// Sends a transfer whose coordinator dies on it; when that was.
+    async fn unanswered(&mut self, id: &str, created: UnixMillis) -> Result<UnixMillis, Failure> {
+        self.timeline
+            .tell(&format!("{id} is sent: alice pays bob {}", Money(AMOUNT)));
+        let client = self.world.client()?;
+        let transaction = Self::transaction(id, created, AMOUNT, Wait::Completed);
+        let patience = Duration::from_millis(SHORT_PATIENCE_MS);
+        let (told, death) = tokio::join!(
+            client.execute(&transaction, patience),
+            self.world.coordinator_died(self.timeline)
+        );
+        let (told, (died, aborted)) = (told?, death?);
         self.timeline.check("the coordinator is dead", aborted);
         let text = format!(
             "{id}: the caller is told {}, neither success nor failure",
             told.word()
         );
         self.timeline.check(&text, matches!(told, Outcome::Unknown(_)));
-        Ok(())
+        Ok(died)
     }
 
-    async fn coordinator_comes_back(&mut self, dies_again: bool) -> Result<(), Failure> {
-        let ready = self.world.restart_coordinator(self.timeline, dies_again).await?;
+    async fn coordinator_comes_back(&mut self, died: UnixMillis, dies_again: bool) -> Result<(), Failure> {
+        let ready = self
+            .world
+            .restart_coordinator(self.timeline, died, dies_again)
+            .await?;
         let (start, replayed) = (&ready["start_ms"], &ready["replayed"]);
-        let text =
-            format!("the coordinator is back: it replayed {replayed} records and serves after {start} ms");
+        let text = format!(
+            "the coordinator is back: it replayed {replayed} records, served after {start} ms, and both ledgers have \
+             joined again"
+        );
         self.timeline.tell(&text);
         Ok(())
     }

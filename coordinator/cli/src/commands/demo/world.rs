@@ -1,6 +1,8 @@
 //! The three processes of the demo, and how they are looked at.
 
-use covenant_client::{Client, Link, UnixMillis, unix_now};
+use std::time::Duration;
+
+use covenant_client::{Client, Link, UnixMillis, from_timestamp, unix_now};
 use covenant_proto::ledger::v1::{Account, Entry, Hold};
 use serde::Serialize;
 use serde_json::Value;
@@ -22,6 +24,12 @@ const CRASH_AFTER_COMMIT: &str = "c.commit.sent_some:T100";
 const CRASH_BEFORE_DECISION: &str = "c.votes.all:T200";
 /// When ledger-b dies in step (e): its YES has left.
 const CRASH_AFTER_VOTE: &str = "p.vote.sent:T300";
+
+/// The longest wait for a ledger to join, in milliseconds.
+const JOIN_MS: u64 = 10_000;
+
+/// How long one look at the participants may take, in milliseconds.
+const LIST_PATIENCE_MS: u64 = 2_000;
 
 /// One of the two ledgers, with the account that the story is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,9 +65,8 @@ pub(super) struct World {
     ledgers: [Process; 2],
     directory: TempDir,
     keep: bool,
-    /// When processes were away.
+    /// When ledgers could not hear the coordinator.
     pub(super) outages: Vec<Outage>,
-    died: Option<UnixMillis>,
 }
 
 /// The processes that were left running.
@@ -91,7 +98,6 @@ impl World {
             directory,
             keep,
             outages: Vec::new(),
-            died: None,
         })
     }
 
@@ -132,17 +138,20 @@ impl World {
         Ok(())
     }
 
-    /// Waits until the coordinator has died; whether by a crash point.
-    pub(super) async fn coordinator_died(&mut self, timeline: &mut Timeline) -> Result<bool, Failure> {
+    /// Waits until the coordinator has died; when, and whether by a crash point.
+    pub(super) async fn coordinator_died(
+        &mut self,
+        timeline: &mut Timeline,
+    ) -> Result<(UnixMillis, bool), Failure> {
         let aborted = self.coordinator.died(timeline).await?;
-        self.died = Some(unix_now());
-        Ok(aborted)
+        Ok((unix_now(), aborted))
     }
 
-    /// Starts the coordinator on its log and its port; it is to die once more if `dies_again`.
+    /// Starts the coordinator on its log and its port, and waits for the ledgers; it is to die again if `dies_again`.
     pub(super) async fn restart_coordinator(
         &mut self,
         timeline: &mut Timeline,
+        died: UnixMillis,
         dies_again: bool,
     ) -> Result<Value, Failure> {
         let crash: &[&str] = if dies_again {
@@ -151,32 +160,68 @@ impl World {
             &[]
         };
         let ready = self.coordinator.start(timeline, crash).await?;
-        self.back("coordinator");
+        for side in Side::BOTH {
+            self.joined_again(timeline, side, "coordinator", died).await?;
+        }
         Ok(ready)
     }
 
-    /// Waits until ledger-b has died; whether by a crash point.
-    pub(super) async fn ledger_b_died(&mut self, timeline: &mut Timeline) -> Result<bool, Failure> {
+    /// Waits until ledger-b has died; when, and whether by a crash point.
+    pub(super) async fn ledger_b_died(
+        &mut self,
+        timeline: &mut Timeline,
+    ) -> Result<(UnixMillis, bool), Failure> {
         let aborted = self.ledgers[Side::B as usize].died(timeline).await?;
-        self.died = Some(unix_now());
-        Ok(aborted)
+        Ok((unix_now(), aborted))
     }
 
     /// Starts ledger-b on its journal and its port.
-    pub(super) async fn restart_ledger_b(&mut self, timeline: &mut Timeline) -> Result<Value, Failure> {
+    pub(super) async fn restart_ledger_b(
+        &mut self,
+        timeline: &mut Timeline,
+        died: UnixMillis,
+    ) -> Result<Value, Failure> {
         let ready = self.ledgers[Side::B as usize].start(timeline, &[]).await?;
-        self.back(Side::B.ledger());
+        self.joined_again(timeline, Side::B, Side::B.ledger(), died)
+            .await?;
         Ok(ready)
     }
 
-    fn back(&mut self, process: &'static str) {
-        if let Some(from) = self.died.take() {
-            self.outages.push(Outage {
-                process,
-                from,
-                to: unix_now(),
-            });
-        }
+    /// Waits until a ledger has joined since a death, and notes how long it heard nothing.
+    async fn joined_again(
+        &mut self,
+        timeline: &mut Timeline,
+        side: Side,
+        process: &'static str,
+        died: UnixMillis,
+    ) -> Result<(), Failure> {
+        let client = self.client()?;
+        let ledger = side.ledger();
+        let probe = async || {
+            let listed = client
+                .participants(0, "", Duration::from_millis(LIST_PATIENCE_MS))
+                .await?;
+            let found = listed
+                .participants
+                .iter()
+                .find(|participant| participant.name == ledger);
+            let since = found
+                .filter(|participant| participant.joined)
+                .and_then(|own| own.joined_since);
+            Ok(since
+                .and_then(|since| from_timestamp(&since))
+                .filter(|since| *since >= died))
+        };
+        let to = timeline
+            .until(&format!("{ledger} to join again"), JOIN_MS, probe)
+            .await?;
+        self.outages.push(Outage {
+            ledger,
+            process,
+            from: died,
+            to,
+        });
+        Ok(())
     }
 
     /// A caller of the coordinator.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use covenant_client::{Branch, Client, Error, Outcome, RefusalKind, Transaction, Wait, Why};
+use crate::{Branch, Client, Error, Outcome, RefusalKind, Transaction, Wait, Why};
 use covenant_proto::v1;
 use covenant_proto::v1::transaction_service_server::{TransactionService, TransactionServiceServer};
 use tokio::io::AsyncReadExt;
@@ -331,12 +331,14 @@ async fn a_coordinator_that_comes_up_within_patience_gets_the_send() {
     let script = Script::default();
     let refused = Arc::new(tokio::sync::Notify::new());
     let seen = refused.clone();
-    let link = covenant_client::Link::new(&endpoint)
+    let link = crate::Link::new(&endpoint)
         .unwrap()
         .on_retry(move |_| seen.notify_one());
     let client = Client::with_link(link);
     let calling = tokio::spawn(async move { client.execute(&transaction(), Duration::from_secs(20)).await });
-    refused.notified().await;
+    tokio::time::timeout(Duration::from_secs(10), refused.notified())
+        .await
+        .expect("a first try that is refused");
     serve(&script, TcpListener::bind(address).await.unwrap());
     assert!(matches!(calling.await.unwrap(), Ok(Outcome::Committed(_))));
     assert_eq!(script.sends(), 1);
