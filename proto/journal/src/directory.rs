@@ -72,6 +72,11 @@ pub fn prepare(path: &Path, role: &str) -> Result<Directory, Error> {
     make_directory(path)?;
     require_ours(path)?;
     let lock = take_lock(path)?;
+    // On a file system that keeps its files only in memory the next start would be refused; so is the first,
+    // before anything is promised there.
+    let lock_path = path.join(LOCK);
+    lock.sync_data().map_err(Error::io("sync", &lock_path))?;
+    drop_from_cache(&lock, &lock_path)?;
     let making = match read_format(path, role)? {
         Some(format) if !format.making => None,
         Some(_) | None => Some(begin_making(path, role)?),
@@ -327,7 +332,14 @@ fn drop_from_cache(file: &File, path: &Path) -> Result<(u64, u32), Error> {
     for attempt in 1..=DROP_CACHE_ATTEMPTS {
         fadvise(file, 0, None, Advice::DontNeed)
             .map_err(|error| Error::io("drop from cache", path)(error.into()))?;
-        cached = cached_pages(file, pages).map_err(Error::io("probe", path))?;
+        cached = cached_pages(file, pages).map_err(|error| {
+            if error.kind() == io::ErrorKind::Unsupported {
+                return Error::CannotTellCached {
+                    path: path.to_path_buf(),
+                };
+            }
+            Error::io("probe", path)(error)
+        })?;
         if cached == 0 {
             return Ok((pages, attempt));
         }

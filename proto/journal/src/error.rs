@@ -89,6 +89,16 @@ pub enum Error {
         /// Attempts made.
         attempts: u32,
     },
+    /// The file system cannot say whether a page is in the page cache, as a tmpfs cannot.
+    #[error(
+        "the file system of {} cannot tell whether what is read is on a disk (tmpfs keeps nothing durable); \
+         name a directory on a disk",
+        path.display()
+    )]
+    CannotTellCached {
+        /// The file that was asked about.
+        path: PathBuf,
+    },
     /// A value went to `blobs/`, which nothing syncs.
     #[error(
         "{} holds {found:?}: a page outgrew the log file and is not durable; keep the directory, \

@@ -229,3 +229,17 @@ fn the_lock_goes_with_the_last_reader() {
     drop(replay);
     assert!(!store.open(options()).journal.is_backlogged());
 }
+
+/// The story: a first start on a tmpfs went well, and the second was refused when it mattered.
+#[test]
+fn a_file_system_in_memory_is_refused_at_the_first_start() {
+    // POSIX shared memory of Linux is a tmpfs.
+    let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let refused = refusal(&in_memory.path().join("data"), ROLE);
+    let expected = matches!(
+        refused,
+        Error::CannotTellCached { .. } | Error::StillCached { .. }
+    );
+    assert!(expected, "{refused}");
+    assert!(refused.to_string().contains("tmpfs"), "{refused}");
+}
