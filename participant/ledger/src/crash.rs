@@ -115,6 +115,30 @@ mod tests {
     }
 
     #[test]
+    fn every_point_of_the_resource_has_its_stage_and_record() {
+        let appended = [
+            ("p.prepared.appended", Stage::Written, Kind::Prepared),
+            ("p.prepared.forced", Stage::Forced, Kind::Prepared),
+            ("p.committed.appended", Stage::Written, Kind::Committed),
+            ("p.committed.forced", Stage::Forced, Kind::Committed),
+            ("p.aborted.appended", Stage::Written, Kind::Aborted),
+            ("p.heuristic.forced", Stage::Forced, Kind::HeuristicCommit),
+            ("p.heuristic.forced", Stage::Forced, Kind::HeuristicAbort),
+            ("p.forgotten.forced", Stage::Forced, Kind::Forgotten),
+            ("p.start.synced", Stage::StartSynced, Kind::Floor),
+            ("p.replay.mid", Stage::ReplayMid, Kind::Floor),
+            ("p.checkpoint.mid", Stage::CheckpointMid, Kind::Floor),
+        ];
+        for (point, stage, kind) in appended {
+            let armed = armed(point);
+            armed.note(1, kind, None);
+            armed.note(2, Kind::Floor, None);
+            let reached = armed.reached(stage, 1, 2).map(CrashPoint::name);
+            assert_eq!(reached, Some(point), "{stage:?} {kind:?}");
+        }
+    }
+
+    #[test]
     fn without_an_id_every_transaction_counts() {
         let armed = armed("p.aborted.appended");
         armed.note(7, Kind::Aborted, id("T1"));

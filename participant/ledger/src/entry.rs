@@ -90,6 +90,12 @@ impl Entry {
         })
     }
 
+    /// The transaction id of an archive item, empty for an opening: all that a start needs of a million of them.
+    pub(crate) fn decode_transaction_id(item: &[u8]) -> Result<String, String> {
+        let head = proto::LedgerEntryHead::decode(item).map_err(|error| error.to_string())?;
+        Ok(head.transaction_id)
+    }
+
     /// From PREPARED to COMMITTED, in milliseconds of the wall clock; `None` for an opening and where the end is
     /// not known.
     #[must_use]

@@ -91,9 +91,9 @@ impl Live {
         self.index.reserve(usize::try_from(items).unwrap_or(usize::MAX));
         for item in self.archive.scan(self.archive.start()) {
             let (index, item) = item?;
-            let entry = Entry::decode(&item).map_err(|why| Error::Entry { index, why })?;
-            if let Some((_, transaction_id)) = entry.cause {
-                self.index.insert(transaction_id.as_str().as_bytes(), index);
+            let id = Entry::decode_transaction_id(&item).map_err(|why| Error::Entry { index, why })?;
+            if !id.is_empty() {
+                self.index.insert(id.as_bytes(), index);
             }
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Live {
                 }
             };
         }
-        if let Some(effect) = self.other_effect(&transaction_id, xid)? {
+        if let Some(effect) = self.effect_of(&transaction_id)? {
             return Ok(Voted::No(Refusal::DuplicateTransaction {
                 transaction_id,
                 xid: effect,
@@ -248,7 +248,7 @@ impl Live {
             }
         }
         let transaction_id = branch.transaction_id.clone();
-        if commit && let Some(effect) = self.other_effect(&transaction_id, xid)? {
+        if commit && let Some(effect) = self.effect_of(&transaction_id)? {
             return Err(Error::SecondEffect {
                 xid,
                 transaction_id,
@@ -336,12 +336,12 @@ impl Live {
         Ok(movements)
     }
 
-    /// The other attempt of the transaction that has its effect here, if one has (P2).
-    fn other_effect(&self, transaction_id: &TransactionId, xid: Xid) -> Result<Option<Xid>, Error> {
+    /// The attempt of the transaction that has its effect here, if one has (P2). For a branch that is not known it
+    /// may even be its own, whose tombstone a floor has dropped: that one has no second effect either (S9).
+    fn effect_of(&self, transaction_id: &TransactionId) -> Result<Option<Xid>, Error> {
         for index in self.index.candidates(transaction_id.as_str().as_bytes()) {
             if let Some((effect, id)) = self.cause(index)?
                 && id == *transaction_id
-                && effect != xid
             {
                 return Ok(Some(effect));
             }

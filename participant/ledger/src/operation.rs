@@ -103,36 +103,20 @@ impl Movements {
         for leg in legs {
             add_leg(&mut sums, leg)?;
         }
+        let mut movements = Vec::with_capacity(sums.len() + 1);
         let mut clearing: BTreeMap<Currency, i128> = BTreeMap::new();
-        for (currency, sum) in sums.values() {
-            *clearing.entry(*currency).or_default() -= sum;
+        for (account, (currency, sum)) in sums {
+            movements.push(movement(account, currency, sum)?);
+            *clearing.entry(currency).or_default() -= sum;
         }
         for (currency, sum) in clearing {
             if sum != 0 {
-                sums.insert(AccountName::clearing(currency), (currency, sum));
+                movements.push(movement(AccountName::clearing(currency), currency, sum)?);
             }
         }
-        let movements = sums
-            .into_iter()
-            .map(|(account, (currency, sum))| match bounded(sum) {
-                Some(amount) => Ok(Movement {
-                    account,
-                    currency,
-                    amount,
-                }),
-                None => {
-                    let bound = if sum > 0 { i64::MAX } else { i64::MIN };
-                    Err(Refusal::Overflow {
-                        account,
-                        posted: 0,
-                        pending: 0,
-                        amount: sum,
-                        bound,
-                    })
-                }
-            });
+        movements.sort_by(|one, other| one.account.cmp(&other.account));
         Ok(Self {
-            movements: movements.collect::<Result<_, _>>()?,
+            movements,
             assertions: assertions.clone(),
         })
     }
@@ -144,9 +128,16 @@ impl Movements {
     }
 }
 
-/// The sum as an amount whose negative is one too.
-fn bounded(sum: i128) -> Option<i64> {
-    i64::try_from(sum).ok().filter(|amount| *amount != i64::MIN)
+/// One movement, whose negative is an amount too.
+fn movement(account: AccountName, currency: Currency, sum: i128) -> Result<Movement, Refusal> {
+    match i64::try_from(sum) {
+        Ok(amount) if amount != i64::MIN => Ok(Movement {
+            account,
+            currency,
+            amount,
+        }),
+        Ok(_) | Err(_) => Err(Refusal::SumOverflow { account, sum }),
+    }
 }
 
 fn add_leg(sums: &mut BTreeMap<AccountName, (Currency, i128)>, leg: &Leg) -> Result<(), Refusal> {

@@ -78,6 +78,14 @@ pub enum Refusal {
         /// What the branch would take.
         debit: i64,
     },
+    /// What a branch asks of one account is no 64-bit amount.
+    #[error("the branch adds {sum} to {account}; one branch moves at most {max} per account", max = i64::MAX)]
+    SumOverflow {
+        /// The account, maybe the clearing account of the currency.
+        account: AccountName,
+        /// The sum of the amounts; negative for debits.
+        sum: i128,
+    },
     /// A balance would leave the range of 64 bits if this and everything pending committed.
     #[error(
         "with {posted} posted and {pending} pending, {amount} more takes {account} beyond the bound of 64 bits, {bound}"
@@ -155,7 +163,7 @@ impl Refusal {
             Self::AccountClosed(_) => "ACCOUNT_CLOSED",
             Self::CurrencyMismatch { .. } => "CURRENCY_MISMATCH",
             Self::InsufficientFunds { .. } => "INSUFFICIENT_FUNDS",
-            Self::Overflow { .. } => "OVERFLOW",
+            Self::SumOverflow { .. } | Self::Overflow { .. } => "OVERFLOW",
             Self::AssertionFailed { .. } => "ASSERTION_FAILED",
             Self::DuplicateTransaction { .. } => NoReason::DUPLICATE_TRANSACTION,
             Self::Exhausted { .. } => RESOURCE_EXHAUSTED,

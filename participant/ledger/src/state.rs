@@ -52,7 +52,7 @@ pub(crate) struct State {
     pub(crate) lineage: Option<(Lineage, UnixMillis)>,
     /// Every start, ascending.
     pub(crate) incarnations: Vec<Incarnation>,
-    /// Starts whose records are damaged: their counters are taken too.
+    /// Starts after the last one whose records are damaged: their counters are taken too.
     pub(crate) damaged_starts: u64,
     pub(crate) floors: BTreeMap<Lineage, Floor>,
     pub(crate) positions: BTreeMap<Lineage, Lsn>,
@@ -229,6 +229,8 @@ impl State {
             )));
         }
         self.incarnations.push(incarnation);
+        // Its counter is above theirs.
+        self.damaged_starts = 0;
         Ok(())
     }
 

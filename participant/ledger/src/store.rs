@@ -91,7 +91,7 @@ impl Ledger {
     ///
     /// # Errors
     /// What the journal says of directories and damaged bytes; [`Error::Record`], [`Error::Unreadable`],
-    /// [`Error::NoLineage`] and [`Error::Entry`] for a log that cannot be told apart from a damaged one.
+    /// [`Error::NoLineage`] and [`Error::Entry`] for a log that is damaged where it counts.
     pub async fn open(directory: &Path, options: Options) -> Result<Self, Error> {
         let directory = directory.to_owned();
         Self::open_with(options, move |options| Journal::open(&directory, options)).await
@@ -247,9 +247,10 @@ impl Inner {
     }
 
     /// The folded side with everything that is durable.
-    pub(crate) fn folded(&self) -> Result<MutexGuard<'_, Folded>, Error> {
+    pub(crate) fn folded(self: &Arc<Self>) -> Result<MutexGuard<'_, Folded>, Error> {
         let mut folded = lock(&self.folded);
         self.fold(&mut folded)?;
+        self.start_checkpoint_if_due(&folded);
         Ok(folded)
     }
 
@@ -279,17 +280,17 @@ impl Inner {
             // The live state took the same records: going on would serve what the log does not say.
             panic!("the durable records do not fold: {error}");
         }
-        let status = *self.journal.checkpoints().borrow();
-        let due = folded.lsn >= status.lsn + self.checkpoint_records
-            || self.journal.log_bytes() >= CHECKPOINT_BYTES;
-        drop(folded);
-        if due && status.running.is_none() {
-            self.start_checkpoint();
-        }
+        self.start_checkpoint_if_due(&folded);
     }
 
     /// Builds a checkpoint on a thread of its own: encoding all accounts would hold up the callers.
-    fn start_checkpoint(self: &Arc<Self>) {
+    fn start_checkpoint_if_due(self: &Arc<Self>, folded: &Folded) {
+        let status = *self.journal.checkpoints().borrow();
+        let due = folded.lsn >= status.lsn + self.checkpoint_records
+            || (folded.lsn > status.lsn && self.journal.log_bytes() >= CHECKPOINT_BYTES);
+        if !due || status.running.is_some() {
+            return;
+        }
         let mut running = lock(&self.checkpoint_thread);
         if running.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;

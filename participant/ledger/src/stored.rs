@@ -9,7 +9,7 @@ use covenant_codec::{MAX_OPERATOR_WHO_BYTES, MAX_OPERATOR_WHY_BYTES};
 use covenant_journal::{Envelope, Head};
 use covenant_proto::log::v1 as proto;
 use covenant_proto::log::v1::LedgerRecordKind as Kind;
-use covenant_rules::{Floor, Incarnation, Lineage, Operator, TransactionId, UnixMillis, Xid};
+use covenant_rules::{Floor, Incarnation, Lineage, Lsn, Operator, TransactionId, UnixMillis, Xid};
 use prost::Message;
 
 use crate::account::{Account, AccountName, OpenSpec};
@@ -20,136 +20,28 @@ impl Record {
     /// Appends the payload to the buffer.
     pub(crate) fn write(&self, buffer: &mut Vec<u8>) {
         match self {
-            Self::Lineage { lineage, made_at } => {
-                let (lineage_high, lineage_low) = halves(*lineage);
-                put(
-                    &proto::LedgerLineage {
-                        lineage_high,
-                        lineage_low,
-                        made_at_ms: *made_at,
-                    },
-                    buffer,
-                );
-            }
+            Self::Lineage { lineage, made_at } => put(&lineage_message(*lineage, *made_at), buffer),
             Self::Incarnation(Incarnation { counter, bits }) => {
-                put(
-                    &proto::LedgerIncarnation {
-                        counter: *counter,
-                        bits: *bits,
-                    },
-                    buffer,
-                );
+                let (counter, bits) = (*counter, *bits);
+                put(&proto::LedgerIncarnation { counter, bits }, buffer);
             }
-            Self::Prepared(Prepared {
-                operation,
-                position,
-                prepared_at,
-                ..
-            }) => {
-                let (operation, position, prepared_at_ms) = (operation.to_vec(), *position, *prepared_at);
-                put(
-                    &proto::LedgerPrepared {
-                        operation,
-                        position,
-                        prepared_at_ms,
-                    },
-                    buffer,
-                );
-            }
+            Self::Prepared(prepared) => put(&prepared_message(prepared), buffer),
             Self::Committed { committed_at, .. } => {
-                put(
-                    &proto::LedgerCommitted {
-                        committed_at_ms: *committed_at,
-                    },
-                    buffer,
-                );
+                let committed_at_ms = *committed_at;
+                put(&proto::LedgerCommitted { committed_at_ms }, buffer);
             }
             Self::Aborted(_) => put(&proto::LedgerAborted {}, buffer),
-            Self::Heuristic(ByHand { by, at, .. }) => {
-                let who = cut(&by.who, MAX_OPERATOR_WHO_BYTES).to_owned();
-                let why = cut(&by.why, MAX_OPERATOR_WHY_BYTES).to_owned();
-                put(
-                    &proto::LedgerHeuristic {
-                        who,
-                        why,
-                        decided_at_ms: *at,
-                    },
-                    buffer,
-                );
-            }
+            Self::Heuristic(by_hand) => put(&heuristic_message(by_hand), buffer),
             Self::Forgotten(_) => put(&proto::LedgerForgotten {}, buffer),
-            Self::Floor { lineage, floor } => {
-                let (lineage_high, lineage_low) = halves(*lineage);
-                let Floor { counter, seq } = *floor;
-                put(
-                    &proto::LedgerFloor {
-                        lineage_high,
-                        lineage_low,
-                        counter,
-                        seq,
-                    },
-                    buffer,
-                );
-            }
-            Self::AccountOpened { spec, at } => {
-                let (account, currency) = (spec.account.to_string(), spec.currency.to_string());
-                let (opening, opened_at_ms) = (spec.opening, *at);
-                put(
-                    &proto::LedgerAccountOpened {
-                        account,
-                        currency,
-                        opening,
-                        opened_at_ms,
-                    },
-                    buffer,
-                );
-            }
+            Self::Floor { lineage, floor } => put(&floor_message(*lineage, *floor), buffer),
+            Self::AccountOpened { spec, at } => put(&opened_message(spec, *at), buffer),
             Self::AccountClosed(account) => {
-                put(
-                    &proto::LedgerAccountClosed {
-                        account: account.to_string(),
-                    },
-                    buffer,
-                );
+                let account = account.to_string();
+                put(&proto::LedgerAccountClosed { account }, buffer);
             }
-            Self::Account(
-                name,
-                Account {
-                    currency,
-                    posted,
-                    closed,
-                    last_entry,
-                    ..
-                },
-            ) => {
-                let (account, currency) = (name.to_string(), currency.to_string());
-                let (posted, closed, last_entry) = (*posted, *closed, *last_entry);
-                put(
-                    &proto::LedgerAccount {
-                        account,
-                        currency,
-                        posted,
-                        closed,
-                        last_entry,
-                    },
-                    buffer,
-                );
-            }
-            Self::Position { lineage, lsn } => {
-                let (lineage_high, lineage_low) = halves(*lineage);
-                put(
-                    &proto::LedgerPosition {
-                        lineage_high,
-                        lineage_low,
-                        lsn: *lsn,
-                    },
-                    buffer,
-                );
-            }
-            Self::Quarantined(Quarantined { lsn, why, bytes, .. }) => {
-                let (lsn, why, bytes) = (lsn.unwrap_or(0), why.to_string(), bytes.to_vec());
-                put(&proto::LedgerQuarantined { lsn, why, bytes }, buffer);
-            }
+            Self::Account(name, account) => put(&account_message(name, account), buffer),
+            Self::Position { lineage, lsn } => put(&position_message(*lineage, *lsn), buffer),
+            Self::Quarantined(quarantined) => put(&quarantined_message(quarantined), buffer),
         }
     }
 
@@ -159,99 +51,135 @@ impl Record {
         let payload = &*envelope.payload;
         Ok(match about.kind {
             Kind::Unspecified => return Err("its kind is 0".to_owned()),
-            Kind::Lineage => {
-                let lineage: proto::LedgerLineage = get(payload)?;
-                let made_at = lineage.made_at_ms;
-                Self::Lineage {
-                    lineage: whole(lineage.lineage_high, lineage.lineage_low),
-                    made_at,
-                }
-            }
+            Kind::Lineage => lineage(&get(payload)?),
             Kind::Incarnation => {
                 let proto::LedgerIncarnation { counter, bits } = get(payload)?;
                 Self::Incarnation(Incarnation { counter, bits })
             }
-            Kind::Prepared => {
-                let prepared: proto::LedgerPrepared = get(payload)?;
-                let movements =
-                    wire::movements(&prepared.operation).map_err(|refusal| refusal.to_string())?;
-                Self::Prepared(Prepared {
-                    xid: about.xid()?,
-                    transaction_id: about.transaction_id()?,
-                    movements: Arc::new(movements),
-                    operation: prepared.operation.into(),
-                    position: prepared.position,
-                    prepared_at: prepared.prepared_at_ms,
-                })
-            }
+            Kind::Prepared => about.prepared(get(payload)?)?,
             Kind::Committed => {
                 let committed_at = get::<proto::LedgerCommitted>(payload)?.committed_at_ms;
-                Self::Committed {
-                    xid: about.xid()?,
-                    transaction_id: about.transaction_id()?,
-                    committed_at,
-                }
+                about.committed(committed_at)?
             }
-            Kind::Aborted => get::<proto::LedgerAborted>(payload).and(about.xid().map(Self::Aborted))?,
+            Kind::Aborted => {
+                let proto::LedgerAborted {} = get(payload)?;
+                Self::Aborted(about.xid()?)
+            }
             Kind::HeuristicCommit | Kind::HeuristicAbort => {
                 let proto::LedgerHeuristic {
                     who,
                     why,
                     decided_at_ms,
                 } = get(payload)?;
-                about.by_hand(
-                    Operator {
-                        who: who.into(),
-                        why: why.into(),
-                    },
-                    decided_at_ms,
-                )?
+                let (who, why) = (who.into(), why.into());
+                about.by_hand(Operator { who, why }, decided_at_ms)?
             }
             Kind::Forgotten => {
-                get::<proto::LedgerForgotten>(payload).and(about.xid().map(Self::Forgotten))?
+                let proto::LedgerForgotten {} = get(payload)?;
+                Self::Forgotten(about.xid()?)
             }
-            Kind::Floor => {
-                let floor: proto::LedgerFloor = get(payload)?;
-                let lineage = whole(floor.lineage_high, floor.lineage_low);
-                Self::Floor {
-                    lineage,
-                    floor: Floor {
-                        counter: floor.counter,
-                        seq: floor.seq,
-                    },
-                }
-            }
+            Kind::Floor => floor(&get(payload)?),
             Kind::AccountOpened => opened(&get(payload)?)?,
             Kind::AccountClosed => {
-                Self::AccountClosed(name(&get::<proto::LedgerAccountClosed>(payload)?.account)?)
+                let closed: proto::LedgerAccountClosed = get(payload)?;
+                Self::AccountClosed(name(&closed.account)?)
             }
             Kind::Account => account(&get(payload)?)?,
             Kind::Position => {
-                let proto::LedgerPosition {
-                    lineage_high,
-                    lineage_low,
-                    lsn,
-                } = get(payload)?;
+                let position: proto::LedgerPosition = get(payload)?;
+                let lineage = whole(position.lineage_high, position.lineage_low);
                 Self::Position {
-                    lineage: whole(lineage_high, lineage_low),
-                    lsn,
+                    lineage,
+                    lsn: position.lsn,
                 }
             }
-            Kind::Quarantined => {
-                let proto::LedgerQuarantined { lsn, why, bytes } = get(payload)?;
-                let About {
-                    xid, transaction_id, ..
-                } = about;
-                let (lsn, why, bytes) = ((lsn != 0).then_some(lsn), why.into(), bytes.into());
-                Self::Quarantined(Quarantined {
-                    lsn,
-                    xid,
-                    transaction_id,
-                    why,
-                    bytes,
-                })
-            }
+            Kind::Quarantined => about.quarantined(get(payload)?),
         })
+    }
+}
+
+fn lineage_message(lineage: Lineage, made_at_ms: UnixMillis) -> proto::LedgerLineage {
+    let (lineage_high, lineage_low) = halves(lineage);
+    proto::LedgerLineage {
+        lineage_high,
+        lineage_low,
+        made_at_ms,
+    }
+}
+
+fn prepared_message(prepared: &Prepared) -> proto::LedgerPrepared {
+    let operation = prepared.operation.to_vec();
+    let (position, prepared_at_ms) = (prepared.position, prepared.prepared_at);
+    proto::LedgerPrepared {
+        operation,
+        position,
+        prepared_at_ms,
+    }
+}
+
+fn heuristic_message(by_hand: &ByHand) -> proto::LedgerHeuristic {
+    let who = cut(&by_hand.by.who, MAX_OPERATOR_WHO_BYTES).to_owned();
+    let why = cut(&by_hand.by.why, MAX_OPERATOR_WHY_BYTES).to_owned();
+    proto::LedgerHeuristic {
+        who,
+        why,
+        decided_at_ms: by_hand.at,
+    }
+}
+
+fn floor_message(lineage: Lineage, floor: Floor) -> proto::LedgerFloor {
+    let (lineage_high, lineage_low) = halves(lineage);
+    let Floor { counter, seq } = floor;
+    proto::LedgerFloor {
+        lineage_high,
+        lineage_low,
+        counter,
+        seq,
+    }
+}
+
+fn opened_message(spec: &OpenSpec, opened_at_ms: UnixMillis) -> proto::LedgerAccountOpened {
+    let (account, currency) = (spec.account.to_string(), spec.currency.to_string());
+    proto::LedgerAccountOpened {
+        account,
+        currency,
+        opening: spec.opening,
+        opened_at_ms,
+    }
+}
+
+fn account_message(name: &AccountName, account: &Account) -> proto::LedgerAccount {
+    let Account {
+        posted,
+        closed,
+        last_entry,
+        ..
+    } = *account;
+    let (account, currency) = (name.to_string(), account.currency.to_string());
+    proto::LedgerAccount {
+        account,
+        currency,
+        posted,
+        closed,
+        last_entry,
+    }
+}
+
+fn position_message(lineage: Lineage, lsn: Lsn) -> proto::LedgerPosition {
+    let (lineage_high, lineage_low) = halves(lineage);
+    proto::LedgerPosition {
+        lineage_high,
+        lineage_low,
+        lsn,
+    }
+}
+
+fn quarantined_message(quarantined: &Quarantined) -> proto::LedgerQuarantined {
+    let (why, bytes) = (quarantined.why.to_string(), quarantined.bytes.to_vec());
+    proto::LedgerQuarantined {
+        lsn: quarantined.lsn.unwrap_or(0),
+        why,
+        bytes,
     }
 }
 
@@ -296,13 +224,7 @@ impl About {
     /// What the head alone tells of a record whose payload did not decode.
     pub(crate) fn salvage(&self) -> Salvage {
         let effect = match self.kind {
-            Kind::Committed => self.xid().and_then(|xid| {
-                Ok(Record::Committed {
-                    xid,
-                    transaction_id: self.transaction_id()?,
-                    committed_at: 0,
-                })
-            }),
+            Kind::Committed => self.committed(0),
             Kind::HeuristicCommit | Kind::HeuristicAbort => self.by_hand(
                 Operator {
                     who: "unknown".into(),
@@ -335,6 +257,42 @@ impl About {
             .ok_or_else(|| "its envelope shows no transaction id".to_owned())
     }
 
+    fn prepared(&self, prepared: proto::LedgerPrepared) -> Result<Record, String> {
+        let movements = wire::movements(&prepared.operation).map_err(|refusal| refusal.to_string())?;
+        Ok(Record::Prepared(Prepared {
+            xid: self.xid()?,
+            transaction_id: self.transaction_id()?,
+            operation: prepared.operation.into(),
+            movements: Arc::new(movements),
+            position: prepared.position,
+            prepared_at: prepared.prepared_at_ms,
+        }))
+    }
+
+    fn committed(&self, committed_at: UnixMillis) -> Result<Record, String> {
+        let (xid, transaction_id) = (self.xid()?, self.transaction_id()?);
+        Ok(Record::Committed {
+            xid,
+            transaction_id,
+            committed_at,
+        })
+    }
+
+    fn quarantined(self, quarantined: proto::LedgerQuarantined) -> Record {
+        let Self {
+            xid, transaction_id, ..
+        } = self;
+        let lsn = (quarantined.lsn != 0).then_some(quarantined.lsn);
+        let (why, bytes) = (quarantined.why.into(), quarantined.bytes.into());
+        Record::Quarantined(Quarantined {
+            lsn,
+            xid,
+            transaction_id,
+            why,
+            bytes,
+        })
+    }
+
     fn by_hand(&self, by: Operator, at: UnixMillis) -> Result<Record, String> {
         let (xid, transaction_id) = (self.xid()?, self.transaction_id()?);
         Ok(Record::Heuristic(ByHand {
@@ -344,6 +302,21 @@ impl About {
             by,
             at,
         }))
+    }
+}
+
+fn lineage(lineage: &proto::LedgerLineage) -> Record {
+    let made_at = lineage.made_at_ms;
+    let lineage = whole(lineage.lineage_high, lineage.lineage_low);
+    Record::Lineage { lineage, made_at }
+}
+
+fn floor(floor: &proto::LedgerFloor) -> Record {
+    let lineage = whole(floor.lineage_high, floor.lineage_low);
+    let proto::LedgerFloor { counter, seq, .. } = *floor;
+    Record::Floor {
+        lineage,
+        floor: Floor { counter, seq },
     }
 }
 

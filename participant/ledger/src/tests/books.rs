@@ -7,7 +7,7 @@ use proptest::sample::Index;
 
 use crate::*;
 
-const CUSTOMERS: [(&str, &str); 4] = [("a", "THB"), ("b", "THB"), ("c", "USD"), ("d", "USD")];
+pub(super) const CUSTOMERS: [(&str, &str); 4] = [("a", "THB"), ("b", "THB"), ("c", "USD"), ("d", "USD")];
 
 pub(super) fn name(text: &str) -> AccountName {
     AccountName::new(text).unwrap()
@@ -50,7 +50,7 @@ fn amounts() -> impl Strategy<Value = i64> {
     prop_oneof![4 => 1..200i64, 1 => (i64::MAX - 300)..=i64::MAX, 1 => Just(i64::MAX / 2)]
 }
 
-fn operations() -> impl Strategy<Value = Operation> {
+pub(super) fn operations() -> impl Strategy<Value = Operation> {
     let customer = prop::sample::select(CUSTOMERS.to_vec());
     let leg =
         (customer.clone(), amounts(), any::<bool>()).prop_map(|((account, currency), amount, debit)| {
@@ -189,94 +189,80 @@ fn of_legs(legs: &[Leg]) -> Operation {
     }
 }
 
+/// Checks the code of a refusal and that its detail says this.
+fn says(operation: &Operation, code: &str, said: &str) {
+    let refusal = refused(operation);
+    assert_eq!(refusal.code(), code, "{refusal}");
+    assert!(Refusal::CODES.contains(&code));
+    let detail = refusal.to_string();
+    assert!(detail.contains(said), "{detail:?} does not say {said:?}");
+    assert!(detail.len() <= 512, "{detail}");
+}
+
 #[test]
-fn every_refusal_of_books_has_its_code_and_says_values_and_bounds() {
-    let asserting = |assertion| Operation {
-        legs: Vec::new(),
-        assertions: vec![assertion],
+fn every_refusal_of_legs_has_its_code_and_says_values_and_bounds() {
+    let legs = |legs: &[Leg], code, said| says(&of_legs(legs), code, said);
+    let a = |amount| leg("a", amount, "THB");
+    legs(
+        &[a(-61)],
+        "INSUFFICIENT_FUNDS",
+        "a has 60 available, of which 0 must stay; the debit is 61",
+    );
+    legs(&[leg("b", -1, "THB")], "INSUFFICIENT_FUNDS", "b has 0 available");
+    legs(
+        &[leg("nobody", 1, "THB")],
+        "ACCOUNT_NOT_FOUND",
+        "no account nobody",
+    );
+    legs(
+        &[leg("a", 1, "EUR")],
+        "CURRENCY_MISMATCH",
+        "a is in THB, not in EUR",
+    );
+    legs(
+        &[a(1), leg("a", 1, "USD")],
+        "CURRENCY_MISMATCH",
+        "a is in THB, not in USD",
+    );
+    legs(&[a(0)], "AMOUNT_NOT_POSITIVE", "amount 0");
+    legs(&[Leg { amount: -7, ..a(1) }], "AMOUNT_NOT_POSITIVE", "amount -7");
+    legs(&[a(-1), a(1)], "SAME_ACCOUNT", "debits and credits a");
+    legs(
+        &[leg("b", i64::MAX, "THB")],
+        "OVERFLOW",
+        "0 posted and 40 pending",
+    );
+    legs(&[a(i64::MAX), a(1)], "OVERFLOW", "adds 9223372036854775808 to a");
+    legs(&[leg("z", 1, "THB")], "ACCOUNT_CLOSED", "z is closed");
+    legs(&[], "MALFORMED_OPERATION", "no legs and no assertions");
+    legs(
+        &vec![a(1); 65],
+        "MALFORMED_OPERATION",
+        "65 legs; the bound MAX_LEGS is 64",
+    );
+}
+
+#[test]
+fn every_refusal_of_an_assertion_has_its_code_and_says_values_and_bounds() {
+    let one = |assertion, code, said| {
+        let operation = Operation {
+            legs: Vec::new(),
+            assertions: vec![assertion],
+        };
+        says(&operation, code, said);
     };
-    let cases = [
-        (
-            of_legs(&[leg("a", -61, "THB")]),
-            "INSUFFICIENT_FUNDS",
-            "a has 60 available, of which 0 must stay; the debit is 61",
-        ),
-        (
-            of_legs(&[leg("b", -1, "THB")]),
-            "INSUFFICIENT_FUNDS",
-            "b has 0 available",
-        ),
-        (
-            of_legs(&[leg("nobody", 1, "THB")]),
-            "ACCOUNT_NOT_FOUND",
-            "no account nobody",
-        ),
-        (
-            of_legs(&[leg("a", 1, "EUR")]),
-            "CURRENCY_MISMATCH",
-            "a is in THB, not in EUR",
-        ),
-        (
-            of_legs(&[leg("a", 1, "THB"), leg("a", 1, "USD")]),
-            "CURRENCY_MISMATCH",
-            "a is in THB, not in USD",
-        ),
-        (of_legs(&[leg("a", 0, "THB")]), "AMOUNT_NOT_POSITIVE", "amount 0"),
-        (
-            of_legs(&[Leg {
-                amount: -7,
-                ..leg("a", 1, "THB")
-            }]),
-            "AMOUNT_NOT_POSITIVE",
-            "amount -7",
-        ),
-        (
-            of_legs(&[leg("a", -1, "THB"), leg("a", 1, "THB")]),
-            "SAME_ACCOUNT",
-            "debits and credits a",
-        ),
-        (
-            of_legs(&[leg("b", i64::MAX, "THB")]),
-            "OVERFLOW",
-            "0 posted and 40 pending",
-        ),
-        (
-            of_legs(&[leg("a", i64::MAX, "THB"), leg("a", 1, "THB")]),
-            "OVERFLOW",
-            "9223372036854775807",
-        ),
-        (of_legs(&[leg("z", 1, "THB")]), "ACCOUNT_CLOSED", "z is closed"),
-        (of_legs(&[]), "MALFORMED_OPERATION", "no legs and no assertions"),
-        (
-            of_legs(&vec![leg("a", 1, "THB"); 65]),
-            "MALFORMED_OPERATION",
-            "65 legs; the bound MAX_LEGS is 64",
-        ),
-        (
-            asserting(at_least("a", 61, "THB")),
-            "ASSERTION_FAILED",
-            "a has 60 available; asserted was at least 61",
-        ),
-        (
-            asserting(at_least("nobody", 0, "THB")),
-            "ACCOUNT_NOT_FOUND",
-            "nobody",
-        ),
-        (
-            asserting(at_least("c", 0, "THB")),
-            "CURRENCY_MISMATCH",
-            "c is in USD, not in THB",
-        ),
-        (asserting(at_least("z", 0, "THB")), "ACCOUNT_CLOSED", "z"),
-    ];
-    for (operation, code, said) in cases {
-        let refusal = refused(&operation);
-        assert_eq!(refusal.code(), code, "{refusal}");
-        assert!(Refusal::CODES.contains(&code));
-        let detail = refusal.to_string();
-        assert!(detail.contains(said), "{detail:?} does not say {said:?}");
-        assert!(detail.len() <= 512, "{detail}");
-    }
+    one(
+        at_least("a", 61, "THB"),
+        "ASSERTION_FAILED",
+        "a has 60 available; asserted was at least 61",
+    );
+    one(at_least("nobody", 0, "THB"), "ACCOUNT_NOT_FOUND", "nobody");
+    one(
+        at_least("c", 0, "THB"),
+        "CURRENCY_MISMATCH",
+        "c is in USD, not in THB",
+    );
+    one(at_least("z", 0, "THB"), "ACCOUNT_CLOSED", "z is closed");
 }
 
 #[test]

@@ -26,34 +26,62 @@ fn ids() -> impl Strategy<Value = TransactionId> {
 }
 
 fn prepared() -> impl Strategy<Value = Record> {
-    (xids(), ids(), 1..i64::MAX, any::<u64>(), any::<u64>()).prop_map(|(xid, transaction_id, amount, position, at)| {
-        let operation = transfer("alice", "bob", amount);
-        let movements = Arc::new(Movements::of(&operation).unwrap());
-        let operation = encode(&operation).into();
-        Record::Prepared(Prepared { xid, transaction_id, operation, movements, position, prepared_at: at })
-    })
+    (xids(), ids(), 1..i64::MAX, any::<u64>(), any::<u64>()).prop_map(
+        |(xid, transaction_id, amount, position, at)| {
+            let operation = transfer("alice", "bob", amount);
+            let movements = Arc::new(Movements::of(&operation).unwrap());
+            let operation = encode(&operation).into();
+            Record::Prepared(Prepared {
+                xid,
+                transaction_id,
+                operation,
+                movements,
+                position,
+                prepared_at: at,
+            })
+        },
+    )
 }
 
 fn by_hand() -> impl Strategy<Value = Record> {
     (xids(), ids(), any::<bool>(), ".{0,60}", ".{0,200}", any::<u64>()).prop_map(
         |(xid, transaction_id, commit, who, why, at)| {
-            let by = Operator { who: who.into(), why: why.into() };
-            Record::Heuristic(ByHand { xid, transaction_id, commit, by, at })
+            let by = Operator {
+                who: who.into(),
+                why: why.into(),
+            };
+            Record::Heuristic(ByHand {
+                xid,
+                transaction_id,
+                commit,
+                by,
+                at,
+            })
         },
     )
 }
 
 fn accounts() -> impl Strategy<Value = Record> {
-    ("[a-z@:]{1,64}", any::<i64>(), any::<bool>(), any::<Option<u64>>()).prop_map(|(text, posted, closed, last)| {
-        let account = Account { posted, closed, last_entry: last, ..Account::empty("THB".parse().unwrap()) };
-        Record::Account(AccountName::any(&text).unwrap(), account)
-    })
+    ("[a-z@:]{1,64}", any::<i64>(), any::<bool>(), any::<Option<u64>>()).prop_map(
+        |(text, posted, closed, last)| {
+            let account = Account {
+                posted,
+                closed,
+                last_entry: last,
+                ..Account::empty("THB".parse().unwrap())
+            };
+            Record::Account(AccountName::any(&text).unwrap(), account)
+        },
+    )
 }
 
 fn records() -> impl Strategy<Value = Record> {
     let lineage = || any::<u128>().prop_map(Lineage);
-    let spec = ("[a-z]{1,64}", 0..i64::MAX)
-        .prop_map(|(text, opening)| OpenSpec { account: name(&text), currency: "THB".parse().unwrap(), opening });
+    let spec = ("[a-z]{1,64}", 0..i64::MAX).prop_map(|(text, opening)| OpenSpec {
+        account: name(&text),
+        currency: "THB".parse().unwrap(),
+        opening,
+    });
     let quarantined = (
         any::<u64>().prop_map(|lsn| (lsn != 0).then_some(lsn)),
         prop::option::of(xids()),
@@ -66,20 +94,31 @@ fn records() -> impl Strategy<Value = Record> {
         (any::<u64>(), any::<u64>())
             .prop_map(|(counter, bits)| Record::Incarnation(Incarnation { counter, bits })),
         prepared(),
-        (xids(), ids(), any::<u64>())
-            .prop_map(|(xid, transaction_id, committed_at)| Record::Committed { xid, transaction_id, committed_at }),
+        (xids(), ids(), any::<u64>()).prop_map(|(xid, transaction_id, committed_at)| Record::Committed {
+            xid,
+            transaction_id,
+            committed_at
+        }),
         xids().prop_map(Record::Aborted),
         by_hand(),
         xids().prop_map(Record::Forgotten),
-        (lineage(), any::<u64>(), any::<u64>())
-            .prop_map(|(lineage, counter, seq)| Record::Floor { lineage, floor: Floor { counter, seq } }),
+        (lineage(), any::<u64>(), any::<u64>()).prop_map(|(lineage, counter, seq)| Record::Floor {
+            lineage,
+            floor: Floor { counter, seq }
+        }),
         (spec, any::<u64>()).prop_map(|(spec, at)| Record::AccountOpened { spec, at }),
         "[a-z]{1,64}".prop_map(|text| Record::AccountClosed(name(&text))),
         accounts(),
         (lineage(), any::<u64>()).prop_map(|(lineage, lsn)| Record::Position { lineage, lsn }),
         quarantined.prop_map(|(lsn, xid, transaction_id, why, bytes)| {
             let (why, bytes) = (why.into(), bytes.into());
-            Record::Quarantined(Quarantined { lsn, xid, transaction_id, why, bytes })
+            Record::Quarantined(Quarantined {
+                lsn,
+                xid,
+                transaction_id,
+                why,
+                bytes,
+            })
         }),
     ]
 }
@@ -116,6 +155,7 @@ proptest! {
     #[test]
     fn no_entry_and_no_operation_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         drop(Entry::decode(&bytes));
+        drop(Entry::decode_transaction_id(&bytes));
         drop(decode(&bytes));
     }
 
@@ -130,7 +170,10 @@ proptest! {
             Line { account: name(&text), amount, balance_after, previous }
         };
         let entry = Entry { cause, lines: lines.into_iter().map(line).collect(), prepared_at, committed_at };
-        prop_assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
+        let item = entry.encode();
+        let id = entry.cause.as_ref().map(|(_, id)| id.to_string()).unwrap_or_default();
+        prop_assert_eq!(Entry::decode_transaction_id(&item), Ok(id));
+        prop_assert_eq!(Entry::decode(&item), Ok(entry));
     }
 }
 
@@ -146,15 +189,31 @@ fn the_largest_entry_fits_an_archive_item() {
     let lines = (0..2 * MAX_LEGS).map(line).collect();
     let transaction_id = TransactionId::new(&"t".repeat(128)).unwrap();
     let cause = Some((super::world::xid(u64::MAX), transaction_id));
-    let entry = Entry { cause, lines, prepared_at: u64::MAX, committed_at: u64::MAX };
+    let entry = Entry {
+        cause,
+        lines,
+        prepared_at: u64::MAX,
+        committed_at: u64::MAX,
+    };
     assert!(entry.encode().len() <= covenant_journal::limits::MAX_ITEM_BYTES);
 }
 
 #[test]
 fn an_operators_words_are_cut_to_their_bounds() {
-    let by = Operator { who: "é".repeat(300).into(), why: "w".repeat(50_000).into() };
+    let by = Operator {
+        who: "é".repeat(300).into(),
+        why: "w".repeat(50_000).into(),
+    };
     let (xid, transaction_id) = (super::world::xid(1), super::world::id("T1"));
-    let stored = stored(&Record::Heuristic(ByHand { xid, transaction_id, commit: true, by, at: 0 }));
-    let Ok(Record::Heuristic(read)) = Record::decode(&stored) else { panic!("it decodes") };
+    let stored = stored(&Record::Heuristic(ByHand {
+        xid,
+        transaction_id,
+        commit: true,
+        by,
+        at: 0,
+    }));
+    let Ok(Record::Heuristic(read)) = Record::decode(&stored) else {
+        panic!("it decodes")
+    };
     assert_eq!((read.by.who.len(), read.by.why.len()), (256, 1024));
 }

@@ -1,8 +1,11 @@
 //! What the tests of records and of the store share: attempts, operations, ledgers in memory, and an image that
 //! remembers every crash.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 
 use covenant_journal::{Batch, Image, ImageError, Key, MemoryImage, Scan, Space};
 use covenant_participant::{Branch, Resource};
@@ -15,7 +18,11 @@ use crate::*;
 pub(super) const COORDINATOR: Lineage = Lineage(0xC0);
 
 pub(super) fn xid(seq: u64) -> Xid {
-    Xid { lineage: COORDINATOR, incarnation: Incarnation { counter: 1, bits: 9 }, seq }
+    Xid {
+        lineage: COORDINATOR,
+        incarnation: Incarnation { counter: 1, bits: 9 },
+        seq,
+    }
 }
 
 pub(super) fn id(text: &str) -> TransactionId {
@@ -23,22 +30,34 @@ pub(super) fn id(text: &str) -> TransactionId {
 }
 
 pub(super) fn by() -> Operator {
-    Operator { who: "ann".into(), why: "the coordinator burnt down".into() }
+    Operator {
+        who: "ann".into(),
+        why: "the coordinator burnt down".into(),
+    }
 }
 
 /// Moves an amount from one account to the other.
 pub(super) fn transfer(from: &str, to: &str, amount: i64) -> Operation {
-    Operation { legs: vec![leg(from, -amount, "THB"), leg(to, amount, "THB")], assertions: Vec::new() }
+    Operation {
+        legs: vec![leg(from, -amount, "THB"), leg(to, amount, "THB")],
+        assertions: Vec::new(),
+    }
 }
 
 /// Takes an amount from an account, or gives it one.
 pub(super) fn single(account: &str, amount: i64) -> Operation {
-    Operation { legs: vec![leg(account, amount, "THB")], assertions: Vec::new() }
+    Operation {
+        legs: vec![leg(account, amount, "THB")],
+        assertions: Vec::new(),
+    }
 }
 
 /// Only looks.
 pub(super) fn look(account: &str, n: i64) -> Operation {
-    Operation { legs: Vec::new(), assertions: vec![at_least(account, n, "THB")] }
+    Operation {
+        legs: Vec::new(),
+        assertions: vec![at_least(account, n, "THB")],
+    }
 }
 
 pub(super) fn branch(seq: u64, transaction_id: &str, operation: &Operation) -> Branch {
@@ -65,7 +84,10 @@ impl HandClock {
 
     pub(super) fn options(&self) -> Options {
         let clock = Arc::clone(&self.0);
-        Options { clock: Arc::new(move || clock.load(Ordering::SeqCst)), ..Options::default() }
+        Options {
+            clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+            ..Options::default()
+        }
     }
 }
 
@@ -91,7 +113,10 @@ pub(super) async fn open_three(ledger: &Ledger) {
 }
 
 pub(super) async fn vote(ledger: &Ledger, seq: u64, transaction_id: &str, operation: &Operation) -> Vote {
-    ledger.prepare(branch(seq, transaction_id, operation)).await.unwrap()
+    ledger
+        .prepare(branch(seq, transaction_id, operation))
+        .await
+        .unwrap()
 }
 
 /// Prepares and commits.
@@ -112,6 +137,31 @@ pub(super) fn code(vote: &Vote) -> &str {
 pub(super) fn balance(ledger: &Ledger, account: &str) -> (i64, i64, i64) {
     let account = ledger.account(&name(account)).unwrap();
     (account.posted, account.pending_debit, account.pending_credit)
+}
+
+/// Writes a checkpoint and waits until it is done.
+pub(super) async fn checkpoint(ledger: &Ledger) {
+    assert!(ledger.checkpoint().unwrap());
+    ledger
+        .journal()
+        .checkpoints()
+        .wait_for(|status| status.running.is_none())
+        .await
+        .unwrap();
+}
+
+/// Closes the ledger and starts it again.
+pub(super) async fn restart(ledger: Ledger, image: &MemoryImage) -> Ledger {
+    ledger.close().unwrap();
+    drop(ledger);
+    open(image).await
+}
+
+/// Polls once.
+pub(super) fn is_pending(future: impl Future) -> bool {
+    pin!(future)
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_pending()
 }
 
 /// What a crash before, inside and after each force would have left, with what had been told by then.

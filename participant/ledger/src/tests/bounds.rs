@@ -1,0 +1,160 @@
+//! What stays bounded: tombstones, the backlog, the log; and that a directory has one owner.
+
+use std::pin::pin;
+
+use covenant_journal::{MemoryImage, limits::MAX_BACKLOG_BYTES};
+use covenant_participant::{Branch, Resource};
+use covenant_rules::{Decision, Floor, Vote};
+
+use super::books::name;
+use super::world::*;
+use crate::live::{FLOOR_TOMBSTONES, Voted};
+use crate::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_floor_drops_tombstones_and_never_a_hold_or_a_heuristic() {
+    let image = MemoryImage::new();
+    let ledger = ledger(&image).await;
+    let last = FLOOR_TOMBSTONES as u64 + 3;
+    for seq in 1..=last {
+        assert_eq!(
+            vote(&ledger, seq, &format!("T{seq}"), &transfer("alice", "bob", 1)).await,
+            Vote::Yes
+        );
+    }
+    ledger.resolve(xid(2), Decision::Abort, by()).await.unwrap();
+    ledger.floor(
+        COORDINATOR,
+        Floor {
+            counter: 1,
+            seq: last,
+        },
+    );
+    assert_eq!(
+        ledger.start().await.unwrap().floors,
+        [],
+        "few tombstones: no record"
+    );
+    for seq in (3..=last).rev() {
+        ledger.commit(xid(seq)).await.unwrap();
+    }
+    let floor = Floor {
+        counter: 1,
+        seq: last,
+    };
+    ledger.floor(COORDINATOR, floor);
+    ledger.floor(COORDINATOR, Floor { counter: 1, seq: 1 });
+    let left = |recovered: covenant_participant::Recovered| -> Vec<u64> {
+        recovered.branches.iter().map(|branch| branch.xid.seq).collect()
+    };
+    assert_eq!(left(ledger.start().await.unwrap()), [1, 2, last]);
+    // Even the attempt itself has no second effect when its tombstone is gone (S9).
+    let again = vote(&ledger, 3, "T3", &transfer("alice", "bob", 1)).await;
+    assert_eq!(code(&again), "DUPLICATE_TRANSACTION");
+    let recovered = restart(ledger, &image).await.start().await.unwrap();
+    assert_eq!(recovered.floors, [(COORDINATOR, floor)]);
+    assert_eq!(left(recovered), [1, 2, last]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn past_the_journals_bound_new_work_is_refused_and_decisions_are_not() {
+    let image = MemoryImage::new();
+    let ledger = ledger(&image).await;
+    assert_eq!(
+        vote(&ledger, 1, "T1", &transfer("alice", "bob", 1)).await,
+        Vote::Yes
+    );
+    image.hang();
+    // Field 15 is unknown to the operation: protobuf passes over it.
+    let mut payload = encode(&single("bob", 1));
+    payload.extend_from_slice(&[0x7a, 0x80, 0xf0, 0x01]);
+    payload.extend_from_slice(&[0; 30 * 1024]);
+    let mut refused = None;
+    for seq in 2..2_000 {
+        let asked = Branch {
+            operation: payload.clone().into(),
+            ..branch(seq, &format!("T{seq}"), &look("bob", 0))
+        };
+        match ledger.inner.change(|live| live.prepare(asked, 0)).unwrap() {
+            Voted::Yes(_) => {}
+            voted => {
+                refused = Some((seq, voted));
+                break;
+            }
+        }
+    }
+    let (seq, voted) = refused.unwrap();
+    let Voted::No(refusal) = voted else {
+        panic!("{voted:?} is no NO")
+    };
+    assert_eq!(refusal.code(), "RESOURCE_EXHAUSTED");
+    assert!(
+        refusal.to_string().contains(&MAX_BACKLOG_BYTES.to_string()),
+        "{refusal}"
+    );
+    assert!(seq > 500, "refused after {seq} branches");
+    let spec = "dave=1:THB".parse().unwrap();
+    assert!(matches!(
+        ledger.open_account(&spec).await,
+        Err(Error::Backlogged { .. })
+    ));
+    let mut commit = pin!(ledger.commit(xid(1)));
+    assert!(is_pending(commit.as_mut()));
+    image.resume();
+    commit.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoints_come_by_themselves_and_shorten_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = || Options {
+        checkpoint_records: 400,
+        ..Options::default()
+    };
+    let ledger = Ledger::open(directory.path(), options()).await.unwrap();
+    open_three(&ledger).await;
+    let mut checkpoints = ledger.journal().checkpoints();
+    for round in 0..30u64 {
+        let calls = (0..20u64).map(|at| {
+            let (ledger, seq) = (ledger.clone(), round * 20 + at + 1);
+            tokio::spawn(
+                async move { run(&ledger, seq, &format!("T{seq}"), &transfer("alice", "bob", 1)).await },
+            )
+        });
+        for call in calls.collect::<Vec<_>>() {
+            // The account runs dry after 500 of them.
+            drop(call.await);
+        }
+        // Whoever reads brings the folded side up: that may not keep checkpoints away.
+        ledger.account(&name("alice")).unwrap();
+    }
+    let status = *checkpoints
+        .wait_for(|status| status.lsn > 0 && status.running.is_none())
+        .await
+        .unwrap();
+    assert!(status.archive_end > 100, "{status:?}");
+    let before = ledger.inner.change(|live| live.state.clone());
+    assert_eq!(balance(&ledger, "alice"), (0, 0, 0));
+    ledger.close().unwrap();
+    drop(ledger);
+    let ledger = Ledger::open(directory.path(), options()).await.unwrap();
+    let mut after = ledger.inner.change(|live| live.state.clone());
+    after.incarnations.pop();
+    assert_eq!(after, before);
+    assert_eq!(
+        code(&vote(&ledger, 9_999, "T1", &single("bob", 1)).await),
+        "DUPLICATE_TRANSACTION"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_serves_one_ledger_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(directory.path(), Options::default()).await.unwrap();
+    let second = Ledger::open(directory.path(), Options::default()).await;
+    assert!(matches!(
+        second,
+        Err(Error::Journal(covenant_journal::Error::Locked { .. }))
+    ));
+    ledger.close().unwrap();
+}
