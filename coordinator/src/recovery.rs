@@ -1,12 +1,14 @@
 //! Recovery: the log becomes the machine (section 2).
 
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use covenant_codec::record;
 use covenant_journal::{
-    Damaged, Envelope, Force, Head, HeadRef, Journal, Options, Records, Replayed, StartReport,
+    Damaged, Envelope, Force, Head, HeadRef, Journal, Options, Records, Replay, Replayed, StartReport,
 };
 use covenant_rules::coordinator::{Effect, Identity};
 use covenant_rules::{Coordinator, Lineage, Quarantined, Record, TransactionId, UnixMillis, Xid};
@@ -44,80 +46,125 @@ pub(crate) fn recover(config: &Config, crash: &Crash) -> Result<Recovered, Error
     };
     let opened = Journal::open(Path::new(&config.data_dir), options)?;
     let last = opened.journal.next_lsn() - 1;
-    let (archive, archived) = OutcomeArchive::open(opened.archive)?;
+    let (mut archive, archived) = OutcomeArchive::open(opened.archive)?;
     let checkpoint = opened.replay.checkpoint_lsn();
-    let mut records = Vec::new();
-    let mut replayed = 0;
-    let mut quarantined = 0;
-    for record in opened.replay {
-        replayed += 1;
-        read(record?, &mut records, &mut quarantined);
-        if quarantined > MAX_QUARANTINED {
-            return Err(Error::TooManyQuarantined {
-                found: quarantined,
-                bound: MAX_QUARANTINED,
-            });
-        }
-    }
-    if last > 0
-        && !records
-            .iter()
-            .any(|record| matches!(record, Record::Lineage { .. }))
-    {
-        return Err(Error::NoLineage { last });
-    }
     let identity = Identity {
         new_lineage: Lineage(random()?),
         bits: random()? as u64,
         started: unix_millis(),
         archived,
     };
-    let (machine, effects) = Coordinator::recover(config.limits(), identity, records, last);
-    let mut archive = archive;
+    // One record at a time: a log of millions must not stand in memory as a whole.
+    let mut reader = Reader::new(opened.replay);
+    let (machine, effects) = Coordinator::recover(config.limits(), identity, &mut reader, last);
+    if let Some(failed) = reader.failed {
+        return Err(failed);
+    }
+    if last > 0 && !reader.has_lineage {
+        return Err(Error::NoLineage { last });
+    }
     archive.expire_before(machine.fold().retained_since);
     Ok(Recovered {
         journal: opened.journal,
         machine,
         effects,
         archive,
-        replayed,
+        replayed: reader.replayed,
         checkpoint,
         report: opened.report,
     })
 }
 
-/// Decodes one record, or quarantines it.
-fn read(replayed: Replayed, records: &mut Vec<Record>, quarantined: &mut usize) {
-    let (head, bytes, why) = match replayed.record {
-        Ok(Envelope { head, payload }) => {
-            let xid = head.xid.as_ref().map(Xid::from_bytes);
-            match record::decode(head.kind, xid, head.transaction_id.as_deref(), &payload) {
-                Ok(record) => return records.push(record),
-                Err(why) => (Some(head), payload, why.to_string()),
+/// The records of a replay, decoded or quarantined; it ends early when it fails.
+struct Reader {
+    replay: Replay,
+    /// Pieces of quarantined bytes that come next.
+    pieces: VecDeque<Record>,
+    replayed: u64,
+    quarantined: usize,
+    has_lineage: bool,
+    failed: Option<Error>,
+}
+
+impl Reader {
+    fn new(replay: Replay) -> Self {
+        Self {
+            replay,
+            pieces: VecDeque::new(),
+            replayed: 0,
+            quarantined: 0,
+            has_lineage: false,
+            failed: None,
+        }
+    }
+
+    fn quarantine(
+        &mut self,
+        lsns: Option<&RangeInclusive<u64>>,
+        head: Option<&Head>,
+        bytes: &[u8],
+        why: &str,
+    ) {
+        self.quarantined += 1;
+        if self.quarantined > MAX_QUARANTINED {
+            let (found, bound) = (self.quarantined, MAX_QUARANTINED);
+            self.failed = Some(Error::TooManyQuarantined { found, bound });
+            return;
+        }
+        let xid = head.and_then(|head| head.xid.as_ref()).map(Xid::from_bytes);
+        let shown = head.and_then(|head| head.transaction_id.as_deref());
+        let transaction_id = shown.and_then(|id| TransactionId::new(id).ok());
+        let about = xid.map_or_else(|| String::from("an unknown transaction"), |xid| xid.to_string());
+        tracing::error!(code = "RECORD_QUARANTINED", ?lsns, %about, why, "a log record does not decode");
+        self.pieces
+            .extend(bytes.chunks(QUARANTINE_PIECE_BYTES).map(|piece| {
+                let transaction_id = transaction_id.clone();
+                Record::Quarantined(Quarantined {
+                    xid,
+                    transaction_id,
+                    bytes: Arc::from(piece),
+                })
+            }));
+    }
+
+    fn decode(&mut self, replayed: Replayed) -> Option<Record> {
+        let lsns = replayed.lsns.as_ref();
+        match replayed.record {
+            Ok(Envelope { head, payload }) => {
+                let xid = head.xid.as_ref().map(Xid::from_bytes);
+                match record::decode(head.kind, xid, head.transaction_id.as_deref(), &payload) {
+                    Ok(record) => return Some(record),
+                    Err(why) => self.quarantine(lsns, Some(&head), &payload, &why.to_string()),
+                }
+            }
+            Err(Damaged { head, bytes, why, .. }) => self.quarantine(lsns, head.as_ref(), &bytes, why),
+        }
+        None
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                return Some(piece);
+            }
+            if self.failed.is_some() {
+                return None;
+            }
+            match self.replay.next()? {
+                Ok(replayed) => {
+                    self.replayed += 1;
+                    if let Some(record) = self.decode(replayed) {
+                        self.has_lineage |= matches!(record, Record::Lineage { .. });
+                        return Some(record);
+                    }
+                }
+                Err(failed) => self.failed = Some(failed.into()),
             }
         }
-        Err(Damaged { head, bytes, why, .. }) => (head, bytes, why.to_owned()),
-    };
-    *quarantined += 1;
-    let xid = head
-        .as_ref()
-        .and_then(|head| head.xid.as_ref())
-        .map(Xid::from_bytes);
-    let shown = |head: &Head| {
-        head.transaction_id
-            .as_deref()
-            .and_then(|id| TransactionId::new(id).ok())
-    };
-    let transaction_id = head.as_ref().and_then(shown);
-    let about = xid.map_or_else(|| String::from("an unknown transaction"), |xid| xid.to_string());
-    tracing::error!(code = "RECORD_QUARANTINED", lsns = ?replayed.lsns, %about, why, "a log record does not decode");
-    for piece in bytes.chunks(QUARANTINE_PIECE_BYTES) {
-        let transaction_id = transaction_id.clone();
-        records.push(Record::Quarantined(Quarantined {
-            xid,
-            transaction_id,
-            bytes: Arc::from(piece),
-        }));
     }
 }
 
