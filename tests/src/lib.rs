@@ -1,1 +1,35 @@
-//! Proof: tests that drive the shipped types and binaries.
+//! Proof: the harness of the tests that drive the shipped binary as real processes.
+//!
+//! | file | what |
+//! |---|---|
+//! | `binary.rs` | builds `covenant` once, in the profile of the tests, and says where it is |
+//! | `process.rs` | one child process: its output, its end, and no leak even when a test panics |
+//! | `server.rs` | a coordinator or a ledger: started, killed, restarted on the same directory and port |
+//! | `cluster.rs` | a coordinator and two ledgers with the accounts of the case study |
+//! | `transfer.rs` | what the tests ask for, as the client sends it |
+//! | `world.rs`, `checks.rs` | everything that can be seen from outside, and the invariants of section 10 over it |
+//! | `offline.rs` | the logs of processes that have ended |
+//! | `trace.rs`, `frames.rs` | what strace saw, and the messages in it |
+//! | `wait.rs`, `os_package.rs` | waiting for a condition; programs that a test needs |
+//!
+//! What cannot be shown with it: losing unsynced data (a killed process leaves the page cache behind), time that
+//! jumps, and networks that drop or reorder.
+
+pub mod binary;
+pub mod checks;
+pub mod cluster;
+pub mod frames;
+pub mod offline;
+pub mod os_package;
+pub mod process;
+pub mod server;
+pub mod trace;
+pub mod transfer;
+pub mod wait;
+pub mod world;
+
+pub use cluster::{Cluster, Who};
+pub use process::{Process, Ran};
+pub use server::{Launch, Server};
+pub use transfer::Transfer;
+pub use wait::wait_until;
