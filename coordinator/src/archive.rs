@@ -1,18 +1,19 @@
 //! Finished outcomes: on disk in the journal's archive, found by the caller's id and by attempt.
 //!
 //! The disk holds what checkpoints wrote; outcomes finished since the last one wait in memory and are in the
-//! log. Memory: about 13 bytes an outcome for the two indexes, and [`Waiting`] outcomes whole. An id
+//! log. Memory: 16 to 27 bytes an outcome for the two indexes, and [`Waiting`] outcomes whole. An id
 //! that no index knows is surely absent: a new transaction never touches the disk.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::mpsc;
 
 use covenant_codec::outcome::{decode_outcome, encode_outcome, summarize_outcome};
 use covenant_journal::{ArchiveReader, IdIndex};
 use covenant_rules::coordinator::Archived;
-use covenant_rules::{Incarnation, Outcome, TransactionId, UnixMillis, Xid};
+use covenant_rules::{Outcome, TransactionId, UnixMillis, Xid};
 
 use crate::Error;
+use crate::attempts::Attempts;
 
 /// How many outcomes one pass of [`OutcomeArchive::expire`] looks at, so that the loop is never held up.
 pub(crate) const EXPIRE_SLICE: usize = 256;
@@ -21,23 +22,13 @@ pub(crate) const EXPIRE_SLICE: usize = 256;
 const SCAN_BATCH: usize = 1_024;
 const SCAN_AHEAD: usize = 8;
 
-/// An index slot of an attempt that has no archived outcome.
-const NO_ITEM: u32 = u32::MAX;
-
 /// Outcomes finished since the last checkpoint.
 type Waiting = VecDeque<Outcome>;
-
-/// The attempts of one incarnation: the item of each `seq`, from `first` on.
-#[derive(Default)]
-struct Attempts {
-    first: u64,
-    items: VecDeque<u32>,
-}
 
 pub(crate) struct OutcomeArchive {
     reader: ArchiveReader,
     ids: IdIndex,
-    attempts: BTreeMap<(u128, Incarnation), Attempts>,
+    attempts: Attempts,
     /// Number of the first item that is not expired.
     start: u64,
     /// Number of the first waiting item: what the last finished checkpoint wrote up to.
@@ -53,7 +44,7 @@ impl OutcomeArchive {
         let start = reader.start();
         let mut archive = Self {
             ids: IdIndex::new(start),
-            attempts: BTreeMap::new(),
+            attempts: Attempts::default(),
             start,
             written: reader.end(),
             waiting: VecDeque::new(),
@@ -97,19 +88,7 @@ impl OutcomeArchive {
 
     fn index(&mut self, xid: Xid, transaction_id: &str, index: u64) {
         self.ids.insert(transaction_id.as_bytes(), index);
-        let attempts = self.attempts.entry((xid.lineage.0, xid.incarnation)).or_default();
-        if attempts.items.is_empty() {
-            attempts.first = xid.seq;
-        }
-        while xid.seq < attempts.first {
-            attempts.items.push_front(NO_ITEM);
-            attempts.first -= 1;
-        }
-        let slot = usize::try_from(xid.seq - attempts.first).unwrap_or(usize::MAX);
-        while attempts.items.len() <= slot {
-            attempts.items.push_back(NO_ITEM);
-        }
-        attempts.items[slot] = index as u32;
+        self.attempts.insert(xid, index);
     }
 
     /// The outcome with this number.
@@ -149,14 +128,9 @@ impl OutcomeArchive {
 
     /// The outcome of this attempt (Q1).
     pub(crate) fn by_xid(&self, xid: Xid) -> Result<Option<Outcome>, Error> {
-        let attempts = self.attempts.get(&(xid.lineage.0, xid.incarnation));
-        let item = attempts.and_then(|attempts| {
-            let slot = usize::try_from(xid.seq.checked_sub(attempts.first)?).ok()?;
-            attempts.items.get(slot).copied().filter(|item| *item != NO_ITEM)
-        });
-        let Some(item) = item else { return Ok(None) };
-        // Item numbers are kept modulo 2^32; the live window is far smaller than that.
-        let index = self.start + u64::from(item.wrapping_sub(self.start as u32));
+        let Some(index) = self.attempts.get(xid, self.start) else {
+            return Ok(None);
+        };
         Ok(self.get(index)?.filter(|outcome| outcome.xid == xid))
     }
 
@@ -189,26 +163,7 @@ impl OutcomeArchive {
     fn forget(&mut self, outcome: &Outcome) {
         self.ids
             .remove(outcome.transaction_id.as_str().as_bytes(), self.start);
-        let key = (outcome.xid.lineage.0, outcome.xid.incarnation);
-        if let Some(attempts) = self.attempts.get_mut(&key) {
-            let slot = outcome
-                .xid
-                .seq
-                .checked_sub(attempts.first)
-                .and_then(|slot| usize::try_from(slot).ok());
-            if let Some(item) = slot.and_then(|slot| attempts.items.get_mut(slot))
-                && *item == self.start as u32
-            {
-                *item = NO_ITEM;
-            }
-            while attempts.items.front() == Some(&NO_ITEM) {
-                attempts.items.pop_front();
-                attempts.first += 1;
-            }
-            if attempts.items.is_empty() {
-                self.attempts.remove(&key);
-            }
-        }
+        self.attempts.remove(outcome.xid, self.start);
         self.start += 1;
         self.ids.raise_base(self.start);
     }
@@ -247,7 +202,7 @@ mod tests {
 
     use super::*;
     use covenant_journal::{Checkpoint, Journal, MemoryImage, Options, Records};
-    use covenant_rules::{AbortReason, Fingerprint, Lineage};
+    use covenant_rules::{AbortReason, Fingerprint, Incarnation, Lineage};
 
     fn outcome(seq: u64, id: &str, decided: u64, committed: bool) -> Outcome {
         Outcome {

@@ -18,8 +18,10 @@ use std::time::Duration;
 use covenant_fault::CrashPoint;
 use covenant_fault::metered::Meter;
 use covenant_journal::{Checkpoint, CheckpointStatus, Journal, Records};
-use covenant_rules::coordinator::{Effect, Event, Reply, RequestId, SessionId, View};
-use covenant_rules::{Coordinator, Millis, Name, Outcome, ToCoordinator, ToParticipant, TransactionId};
+use covenant_rules::coordinator::{AlarmCode, Effect, Event, Reply, RequestId, SessionId, View};
+use covenant_rules::{
+    AlarmLines, Coordinator, Millis, Name, Outcome, ToCoordinator, ToParticipant, TransactionId,
+};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tonic::Status;
@@ -34,6 +36,10 @@ use crate::{Config, Error};
 
 /// How many inputs of one kind one round of the loop takes.
 const MAX_ROUND: usize = 256;
+
+/// A checkpoint is also taken after this many bytes of log, 64 MiB: the next start reads no more, however large the
+/// records are.
+const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How often the machine is told the wall clock.
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
@@ -61,6 +67,7 @@ pub(crate) struct Driver {
     /// Sessions with sends of this round.
     pub(crate) touched: Vec<SessionId>,
     pub(crate) callers: HashMap<RequestId, Answer<View>>,
+    pub(crate) alarms: AlarmLines<AlarmCode>,
     next_request: RequestId,
     expiring: bool,
     checkpoint_records: u64,
@@ -68,24 +75,20 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(
-        config: &Config,
-        recovered: Recovered,
-        crash: Crash,
-        inputs: Inputs,
-        started: Instant,
-    ) -> Self {
+    pub(crate) fn new(config: &Config, recovered: Recovered, crash: Crash, inputs: Inputs) -> Self {
         Self {
             machine: recovered.machine,
             archive: recovered.archive,
             journal: recovered.journal,
             crash,
             inputs,
-            started,
+            // The machine counts from the wall clock that it was recovered with.
+            started: recovered.started,
             records: Records::new(),
             sessions: HashMap::new(),
             touched: Vec::new(),
             callers: HashMap::new(),
+            alarms: AlarmLines::new(),
             next_request: 1,
             expiring: true,
             checkpoint_records: config.log.checkpoint_records,
@@ -144,7 +147,7 @@ impl Driver {
         self.end().await
     }
 
-    fn now(&self) -> Millis {
+    pub(crate) fn now(&self) -> Millis {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -362,7 +365,8 @@ impl Driver {
 
     fn checkpoint_if_due(&mut self, checkpoints: &watch::Receiver<CheckpointStatus>) -> Result<(), Error> {
         let status = *checkpoints.borrow();
-        let due = self.machine.position().saturating_sub(status.lsn) >= self.checkpoint_records;
+        let records = self.machine.position().saturating_sub(status.lsn);
+        let due = is_due(records, self.journal.log_bytes(), self.checkpoint_records);
         if !due || status.running.is_some() || !self.machine.is_serving() {
             return Ok(());
         }
@@ -409,4 +413,22 @@ impl Driver {
 
 fn refuse(answer: Answer<View>, why: Refused) {
     let _ = answer.send(Err(why));
+}
+
+/// Whether so many records and bytes of log ask for a checkpoint.
+fn is_due(records: u64, bytes: u64, checkpoint_records: u64) -> bool {
+    records >= checkpoint_records || (records > 0 && bytes >= CHECKPOINT_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_due_by_records_or_by_bytes_but_not_without_records() {
+        assert!(is_due(50, 1, 50));
+        assert!(is_due(1, CHECKPOINT_BYTES, 50));
+        assert!(!is_due(49, CHECKPOINT_BYTES - 1, 50));
+        assert!(!is_due(0, CHECKPOINT_BYTES, 50));
+    }
 }

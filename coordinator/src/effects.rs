@@ -16,6 +16,7 @@ use crate::recovery::push_record;
 impl Driver {
     /// Performs the effects of one step, in order; appends and sends leave with the end of the round.
     pub(crate) async fn perform(&mut self, effects: Vec<Effect>) -> Result<(), Error> {
+        let mut changed = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Append { lsn, record, force } => self.append(lsn, &record, force),
@@ -30,9 +31,14 @@ impl Driver {
                     self.archive.expire_before(since);
                     self.expiring();
                 }
-                Effect::Changed(transaction_id) => self.changed(&transaction_id),
+                Effect::Changed(transaction_id) => changed.push(transaction_id),
                 Effect::Alarm(alarm) => self.alarm(&alarm),
             }
+        }
+        // Last: what this step finished is in the archive by now, and nowhere else.
+        changed.dedup();
+        for transaction_id in changed {
+            self.changed(&transaction_id);
         }
         Ok(())
     }
@@ -175,9 +181,11 @@ impl Driver {
     }
 
     fn alarm(&mut self, alarm: &Alarm) {
-        let participant = alarm.participant.as_ref().map_or("", |name| name.as_str());
-        let xid = alarm.xid.map_or_else(String::new, |xid| xid.to_string());
-        tracing::error!(code = alarm.code.as_str(), participant, xid, "alarm");
+        if let Some(held_back) = self.alarms.count(self.now(), alarm.code) {
+            let participant = alarm.participant.as_ref().map_or("", |name| name.as_str());
+            let xid = alarm.xid.map_or_else(String::new, |xid| xid.to_string());
+            tracing::error!(code = alarm.code.as_str(), participant, xid, held_back, "alarm");
+        }
         if alarm.code == AlarmCode::Suspect {
             self.inputs.phase.send_replace(Phase::Suspect);
         }

@@ -30,6 +30,8 @@ pub(crate) enum Refused {
     Machine(Refusal),
     /// SIGTERM: no new work.
     Draining,
+    /// The loop ended before it had an answer: what the call ran goes on, or not, at the next start.
+    Unanswered,
     /// The queue of calls is full.
     QueueFull,
     /// The log's backlog is over its bound.
@@ -158,7 +160,7 @@ impl Handle {
             Err(mpsc::error::TrySendError::Full(_)) => return Err(Refused::QueueFull),
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(Refused::Draining),
         }
-        // The loop drops an answer only when it ends without having one: after a drain that ran out of time.
-        answered.await.unwrap_or(Err(Refused::Draining))
+        // The loop drops an answer only when it ends without having one. The call may have run: that is no refusal.
+        answered.await.unwrap_or(Err(Refused::Unanswered))
     }
 }

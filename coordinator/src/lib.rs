@@ -7,6 +7,7 @@
 //! | `effects.rs` | what the loop does with each effect |
 //! | `input.rs` | everything that can reach the loop, and the cheap handle that sends it |
 //! | `archive.rs` | finished outcomes: on disk, found by id and by attempt |
+//! | `attempts.rs` | which archived outcome an attempt has |
 //! | `recovery.rs` | log to machine |
 //! | `listing.rs` | pages of transactions and participants |
 //! | `outbox.rs` | what waits for one participant, cut into frames as its socket drains |
@@ -17,6 +18,7 @@
 //! loop and waits for the answer; a caller that goes away changes nothing.
 
 mod archive;
+mod attempts;
 pub mod config;
 mod crash;
 mod driver;

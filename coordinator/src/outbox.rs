@@ -83,6 +83,12 @@ impl Outbox {
         wake(&mut state);
     }
 
+    /// Whether the session was ended, or its connection is gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        let state = self.state();
+        state.ended || state.end.is_some()
+    }
+
     /// Resolves when nothing waits any more, to the bytes given to the socket so far.
     pub(crate) fn drained(&self) -> tokio::sync::oneshot::Receiver<u64> {
         let (sender, receiver) = tokio::sync::oneshot::channel();

@@ -12,6 +12,7 @@ use covenant_journal::{
 };
 use covenant_rules::coordinator::{Effect, Identity};
 use covenant_rules::{Coordinator, Lineage, Quarantined, Record, TransactionId, UnixMillis, Xid};
+use tokio::time::Instant;
 
 use crate::archive::OutcomeArchive;
 use crate::crash::Crash;
@@ -29,6 +30,8 @@ pub(crate) struct Recovered {
     pub(crate) machine: Coordinator,
     /// What the machine asked for at its start.
     pub(crate) effects: Vec<Effect>,
+    /// From where the machine counts its time.
+    pub(crate) started: Instant,
     pub(crate) archive: OutcomeArchive,
     /// Records replayed, and what the start did on disk.
     pub(crate) replayed: u64,
@@ -48,6 +51,8 @@ pub(crate) fn recover(config: &Config, crash: &Crash) -> Result<Recovered, Error
     let last = opened.journal.next_lsn() - 1;
     let (mut archive, archived) = OutcomeArchive::open(opened.archive)?;
     let checkpoint = opened.replay.checkpoint_lsn();
+    // The two clocks are read together: every later time of the machine is one plus what the other has moved on.
+    let started = Instant::now();
     let identity = Identity {
         new_lineage: Lineage(random()?),
         bits: random()? as u64,
@@ -68,6 +73,7 @@ pub(crate) fn recover(config: &Config, crash: &Crash) -> Result<Recovered, Error
         journal: opened.journal,
         machine,
         effects,
+        started,
         archive,
         replayed: reader.replayed,
         checkpoint,
@@ -116,15 +122,18 @@ impl Reader {
         let transaction_id = shown.and_then(|id| TransactionId::new(id).ok());
         let about = xid.map_or_else(|| String::from("an unknown transaction"), |xid| xid.to_string());
         tracing::error!(code = "RECORD_QUARANTINED", ?lsns, %about, why, "a log record does not decode");
-        self.pieces
-            .extend(bytes.chunks(QUARANTINE_PIECE_BYTES).map(|piece| {
-                let transaction_id = transaction_id.clone();
-                Record::Quarantined(Quarantined {
-                    xid,
-                    transaction_id,
-                    bytes: Arc::from(piece),
-                })
-            }));
+        let piece = |bytes: &[u8]| {
+            let transaction_id = transaction_id.clone();
+            Record::Quarantined(Quarantined {
+                xid,
+                transaction_id,
+                bytes: Arc::from(bytes),
+            })
+        };
+        // A payload without bytes stands in the way of presumption like any other.
+        let (first, rest) = bytes.split_at(bytes.len().min(QUARANTINE_PIECE_BYTES));
+        self.pieces.push_back(piece(first));
+        self.pieces.extend(rest.chunks(QUARANTINE_PIECE_BYTES).map(piece));
     }
 
     fn decode(&mut self, replayed: Replayed) -> Option<Record> {
@@ -192,4 +201,49 @@ fn random() -> Result<u128, Error> {
     // The version and variant of a random UUID (RFC 9562, section 5.4).
     let random = u128::from_be_bytes(bytes);
     Ok((random & !(0xf000 << 64) & !(0xc000 << 48)) | (0x4000 << 64) | (0x8000 << 48))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use covenant_journal::MemoryImage;
+
+    /// What the next start reads of one record with this kind and payload.
+    fn read_again(kind: u8, payload: &[u8]) -> Vec<Record> {
+        let image = Arc::new(MemoryImage::new());
+        let opened = Journal::open_image(image.clone(), Options::new("test")).unwrap();
+        let mut records = Records::new();
+        let xid = [7; 40];
+        let head = HeadRef {
+            kind,
+            xid: Some(&xid),
+            transaction_id: Some("T1"),
+        };
+        records.push(head, Force::Now, payload);
+        opened.journal.append(&records);
+        opened.journal.close().unwrap();
+        drop(opened);
+        let opened = Journal::open_image(image, Options::new("test")).unwrap();
+        Reader::new(opened.replay).collect()
+    }
+
+    #[test]
+    fn a_record_that_does_not_decode_is_quarantined_whole_also_one_without_payload() {
+        const UNKNOWN_KIND: u8 = 200;
+        for size in [0, 1, QUARANTINE_PIECE_BYTES, QUARANTINE_PIECE_BYTES + 1] {
+            let payload = vec![9; size];
+            let mut bytes = Vec::new();
+            let read = read_again(UNKNOWN_KIND, &payload);
+            assert!(!read.is_empty(), "nothing stands in the way of {size} lost bytes");
+            for record in read {
+                let Record::Quarantined(piece) = record else {
+                    panic!("{record:?}")
+                };
+                assert_eq!(piece.xid, Some(Xid::from_bytes(&[7; 40])));
+                assert_eq!(piece.transaction_id, Some(TransactionId::new("T1").unwrap()));
+                bytes.extend_from_slice(&piece.bytes);
+            }
+            assert_eq!(bytes, payload);
+        }
+    }
 }

@@ -93,7 +93,7 @@ pub async fn serve(
     };
     let effects = std::mem::take(&mut recovered.effects);
     let (drain, draining) = oneshot::channel();
-    let driver = Driver::new(&config, recovered, crash, inputs, started);
+    let driver = Driver::new(&config, recovered, crash, inputs);
     let mut driver = tokio::spawn(driver.run(effects, draining));
 
     let life = async {
@@ -157,6 +157,8 @@ fn transport(
         )
         .add_service(OperatorServiceServer::new(OperatorApi::new(handle)));
     Ok(async move {
+        // Before the first connection is taken: the reporter itself begins with SERVING.
+        set_health(&reporter, ServingStatus::NotServing).await;
         let health = tokio::spawn(report_health(reporter, phase));
         let stopped = async {
             // A sender that is gone means the same: stop.
@@ -172,22 +174,23 @@ fn transport(
 
 /// SERVING from the end of the replay on, as long as the log is not SUSPECT and no drain began.
 async fn report_health(reporter: HealthReporter, mut phase: watch::Receiver<Phase>) {
-    loop {
+    while phase.changed().await.is_ok() {
         let status = match *phase.borrow_and_update() {
             Phase::Serving => ServingStatus::Serving,
             Phase::Recovering | Phase::Suspect | Phase::Draining => ServingStatus::NotServing,
         };
-        for service in [
-            "",
-            "covenant.v1.TransactionService",
-            "covenant.v1.ParticipantService",
-            "covenant.v1.OperatorService",
-        ] {
-            reporter.set_service_status(service, status).await;
-        }
-        if phase.changed().await.is_err() {
-            return;
-        }
+        set_health(&reporter, status).await;
+    }
+}
+
+async fn set_health(reporter: &HealthReporter, status: ServingStatus) {
+    for service in [
+        "",
+        "covenant.v1.TransactionService",
+        "covenant.v1.ParticipantService",
+        "covenant.v1.OperatorService",
+    ] {
+        reporter.set_service_status(service, status).await;
     }
 }
 

@@ -19,8 +19,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use covenant_fault::crash;
-use covenant_rules::participant::{Effect, Event, Refusal};
-use covenant_rules::{Backoff, Floor, Lineage, Millis, Participant, ToCoordinator};
+use covenant_rules::participant::{AlarmCode, Effect, Event, Refusal};
+use covenant_rules::{AlarmLines, Backoff, Floor, Lineage, Millis, Participant, ToCoordinator};
 use futures_util::stream::{FuturesUnordered, Stream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, Sleep};
@@ -54,6 +54,7 @@ pub(crate) struct Driver<R> {
     /// When the timer rings; never later than the machine's next deadline.
     timer_at: Option<Millis>,
     leave: Option<Leave>,
+    alarms: AlarmLines<AlarmCode>,
     points: Points,
     /// At a `sent` crash point: nothing else happens any more.
     crashing: Option<Pin<Box<dyn Future<Output = Infallible> + Send>>>,
@@ -95,6 +96,7 @@ impl<R: Resource> Driver<R> {
             timer: Box::pin(tokio::time::sleep_until(started)),
             timer_at: Some(0),
             leave: None,
+            alarms: AlarmLines::new(),
             points,
             crashing: None,
             turn: 0,
@@ -274,10 +276,13 @@ impl<R: Resource> Driver<R> {
     }
 
     fn step(&mut self, cx: &mut Context<'_>, event: Event) {
-        let now = Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX);
-        for effect in self.machine.step(now, event) {
+        for effect in self.machine.step(self.now(), event) {
             self.perform(cx, effect);
         }
+    }
+
+    fn now(&self) -> Millis {
+        Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX)
     }
 
     fn perform(&mut self, cx: &mut Context<'_>, effect: Effect) {
@@ -294,8 +299,10 @@ impl<R: Resource> Driver<R> {
             }
             Effect::Answer { request, result } => self.answer(request, result),
             Effect::Alarm(alarm) => {
-                let xid = alarm.xid.map(|xid| xid.to_string()).unwrap_or_default();
-                tracing::error!(code = alarm.code.as_str(), xid, "{}", alarm.detail);
+                if let Some(held_back) = self.alarms.count(self.now(), alarm.code) {
+                    let xid = alarm.xid.map(|xid| xid.to_string()).unwrap_or_default();
+                    tracing::error!(code = alarm.code.as_str(), xid, held_back, "{}", alarm.detail);
+                }
             }
         }
     }

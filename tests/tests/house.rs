@@ -71,7 +71,8 @@ const CRATES: &[(&str, &[&str])] = &[
 
 /// Who may import whom, among the modules of the coordinator.
 const COORDINATOR: &[(&str, &[&str])] = &[
-    ("archive", &["error"]),
+    ("archive", &["attempts", "error"]),
+    ("attempts", &[]),
     ("config", &[]),
     ("crash", &[]),
     (

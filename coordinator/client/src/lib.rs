@@ -59,6 +59,8 @@ pub const MAX_RESPONSE_BYTES: usize = 32 * 1024 * 1024;
 pub const RETRY_BASE_MS: u64 = 25;
 /// The longest pause between two sends, in milliseconds.
 pub const RETRY_CAP_MS: u64 = 1_000;
+/// The longest patience, in milliseconds: 7 days, for as long as a coordinator retains outcomes. More counts as this.
+pub const MAX_PATIENCE_MS: u64 = 7 * 24 * 3_600 * 1_000;
 /// How much of the patience of [`Client::execute`] is kept to ask for the outcome when no answer came, in milliseconds;
 /// at most an eighth of it.
 pub const LAST_LOOK_MS: u64 = 500;

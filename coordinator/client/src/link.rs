@@ -13,8 +13,8 @@ use tonic::{Code, Request, Status};
 
 use crate::error::{describe, never_left};
 use crate::{
-    CONNECT_TIMEOUT_MS, Error, KEEP_ALIVE_INTERVAL_MS, KEEP_ALIVE_TIMEOUT_MS, RETRY_BASE_MS, RETRY_CAP_MS,
-    Refusal, RefusalKind, Why,
+    CONNECT_TIMEOUT_MS, Error, KEEP_ALIVE_INTERVAL_MS, KEEP_ALIVE_TIMEOUT_MS, MAX_PATIENCE_MS, RETRY_BASE_MS,
+    RETRY_CAP_MS, Refusal, RefusalKind, Why,
 };
 
 /// One try that brought no answer, told to whoever watches.
@@ -132,7 +132,7 @@ impl Link {
     where
         F: Future<Output = Result<T, Status>>,
     {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + patience.min(Duration::from_millis(MAX_PATIENCE_MS));
         // A try that still connects when patience ends goes on until it is sure whether anything left; one that was
         // sent ends by its own deadline.
         let cut = until + Duration::from_millis(CONNECT_TIMEOUT_MS);

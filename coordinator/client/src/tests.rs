@@ -429,3 +429,10 @@ async fn a_watch_brings_changes_until_it_is_cut() {
     assert_eq!(watch.next().await.unwrap().unwrap().transaction_id, "T1");
     assert!(matches!(watch.next().await, Err(Error::Unanswered { .. })));
 }
+
+#[tokio::test]
+async fn a_patience_without_end_is_no_panic() {
+    let script = Script::new([Act::Fail(Code::Unavailable)]);
+    let told = client(&script).await.execute(&transaction(), Duration::MAX).await;
+    assert!(matches!(told, Ok(Outcome::Committed(_))), "{told:?}");
+}

@@ -118,6 +118,10 @@ impl Reader {
 
     async fn frames(&self, stream: &mut Streaming<JoinRequest>) -> Result<(), Status> {
         while let Some(request) = stream.message().await? {
+            // Whoever goes on sending on a session that was ended must not keep the loop busy.
+            if self.outbox.has_ended() {
+                return Ok(());
+            }
             if request.hello.is_some() {
                 return Err(status::invalid("hello", "a session says it once".to_owned()));
             }

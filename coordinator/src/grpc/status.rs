@@ -54,6 +54,10 @@ pub(crate) fn refused(refused: Refused) -> Status {
             "the coordinator is shutting down and takes no new work; send the same id again".to_owned(),
             &[],
         ),
+        // It may have been run, and its outcome may become durable yet: no ErrorInfo (section 7).
+        Refused::Unanswered => Status::unavailable(
+            "the coordinator stopped before it had an answer; the outcome is unknown, send the same id again",
+        ),
         Refused::QueueFull => exhausted(
             "MAX_QUEUED_CALLS",
             MAX_QUEUED_CALLS as u64,

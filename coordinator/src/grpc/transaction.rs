@@ -7,9 +7,10 @@ use covenant_proto::v1::transaction_service_server::TransactionService;
 use covenant_proto::v1::{
     AbortTransactionRequest, AbortTransactionResponse, ExecuteRequest, ExecuteResponse,
     GetTransactionRequest, GetTransactionResponse, ListTransactionsRequest, ListTransactionsResponse,
-    WatchTransactionsRequest, WatchTransactionsResponse,
+    Transaction, WatchTransactionsRequest, WatchTransactionsResponse,
 };
 use covenant_rules::{AbortReason, Limits};
+use futures_util::StreamExt;
 use tokio::sync::broadcast;
 use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status};
@@ -32,6 +33,18 @@ pub(crate) struct TransactionApi {
 impl TransactionApi {
     pub(crate) fn new(handle: Handle, defaults: Defaults) -> Self {
         Self { handle, defaults }
+    }
+
+    /// What is known of an id now, without its `created`.
+    async fn present(&self, id: &str) -> Result<Transaction, Status> {
+        let transaction_id = convert::transaction_id(id)?;
+        let call = |answer| Call::Get {
+            transaction_id,
+            created: None,
+            answer,
+        };
+        let view = self.handle.call(call).await.map_err(status::refused)?;
+        Ok(convert::transaction(&view))
     }
 }
 
@@ -97,10 +110,14 @@ impl TransactionService for TransactionApi {
         request: Request<WatchTransactionsRequest>,
     ) -> Result<Response<Watch>, Status> {
         let wanted = request.into_inner().transaction_id;
-        if !wanted.is_empty() {
-            convert::transaction_id(&wanted)?;
-        }
+        // Before its present state is asked for: no change falls between the two.
         let changes = self.handle.changes.subscribe();
+        let present = match &*wanted {
+            "" => None,
+            id => Some(Ok(WatchTransactionsResponse {
+                transaction: Some(self.present(id).await?),
+            })),
+        };
         let stream = futures_util::stream::unfold(Some((changes, wanted)), |state| async {
             let (mut changes, wanted) = state?;
             loop {
@@ -120,7 +137,9 @@ impl TransactionService for TransactionApi {
                 }
             }
         });
-        Ok(Response::new(Box::pin(stream)))
+        Ok(Response::new(Box::pin(
+            futures_util::stream::iter(present).chain(stream),
+        )))
     }
 
     async fn abort_transaction(
@@ -150,7 +169,7 @@ impl TransactionService for TransactionApi {
 /// A watcher that does not keep up is told so, and never shown a gap as if it were the whole.
 fn lagged(missed: u64) -> Status {
     status::refusal(
-        Code::DataLoss,
+        Code::ResourceExhausted,
         "WATCH_LAGGED",
         format!(
             "{missed} changes were missed; the bound MAX_WATCH_LAG is {MAX_WATCH_LAG}; list, then watch again"

@@ -16,6 +16,7 @@
 
 extern crate alloc;
 
+mod alarm_lines;
 mod backoff;
 pub mod coordinator;
 mod ids;
@@ -25,6 +26,7 @@ pub mod participant;
 mod record;
 mod words;
 
+pub use alarm_lines::AlarmLines;
 pub use backoff::Backoff;
 pub use coordinator::Coordinator;
 pub use ids::{

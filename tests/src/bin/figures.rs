@@ -38,6 +38,9 @@ const CONNECTIONS: usize = 4;
 /// How many transfers of `--million` are under way at a time.
 const MILLION_CALLERS: usize = 256;
 
+/// How often each of the single measurements has its turn.
+const ROUNDS: u32 = 5;
+
 /// The bytes of the measured journal record.
 const RECORD_BYTES: usize = 200;
 
@@ -124,10 +127,16 @@ async fn main() -> Result<()> {
     let run = Duration::from_secs(arguments.seconds);
     let mut cluster = Cluster::start().await?;
     open_accounts(&cluster).await?;
-    // One after the other: nothing is measured beside anything else.
-    let forced_write = Times::of(forced_writes(run).await?)?;
-    let round_trip = Times::of(round_trips(&cluster, run).await?)?;
-    let one_transfer = one_at_a_time(&cluster, run).await?;
+    let (mut writes, mut trips, mut transfers) = (Vec::new(), Vec::new(), Vec::new());
+    // In turns, so that a machine whose speed drifts does it to all three; never beside each other.
+    for _ in 0..ROUNDS {
+        writes.extend(forced_writes(run / ROUNDS).await?);
+        trips.extend(round_trips(&cluster, run / ROUNDS).await?);
+        let first = transfers.len();
+        transfers.extend(one_at_a_time(&cluster, first, run / ROUNDS).await?);
+    }
+    let (forced_write, round_trip) = (Times::of(writes)?, Times::of(trips)?);
+    let one_transfer = Times::of(transfers)?;
     let load = many_at_a_time(
         &cluster,
         "load",
@@ -258,15 +267,13 @@ async fn measured(run: Duration, mut work: impl AsyncFnMut() -> Result<()>) -> R
     Ok(taken)
 }
 
-async fn one_at_a_time(cluster: &Cluster, run: Duration) -> Result<Times> {
-    let mut number = 0;
-    Times::of(
-        measured(run, async || {
-            number += 1;
-            commit(cluster.client(), "one", number).await
-        })
-        .await?,
-    )
+async fn one_at_a_time(cluster: &Cluster, first: usize, run: Duration) -> Result<Vec<Duration>> {
+    let mut number = first;
+    measured(run, async || {
+        number += 1;
+        commit(cluster.client(), "one", number).await
+    })
+    .await
 }
 
 async fn commit(client: &Client, run: &str, number: usize) -> Result<()> {

@@ -135,7 +135,7 @@ impl Coordinator {
             let transaction =
                 Transaction::committing(&open.outcome, |participant| open.resolved.contains(participant));
             for (participant, voter) in open.outcome.yes_voters() {
-                if !open.resolved.contains(participant) {
+                if !open.resolved.contains(participant) && !self.decided_by_hand(xid, participant, voter) {
                     let known = self.participants.entry(participant.clone());
                     known.or_insert_with(|| super::Known::new(voter)).owed.insert(xid);
                 }

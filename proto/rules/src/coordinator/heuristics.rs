@@ -159,6 +159,10 @@ impl Coordinator {
         {
             self.send(session, ToParticipant::ReportRecorded(xid));
         }
+        if self.decided_by_hand(xid, participant, lineage) && self.is_committing(xid) {
+            // No COMMIT goes to it any more, so it holds no floor back; FORGET needs none (section 6).
+            self.no_longer_owed(participant, xid);
+        }
         match damage {
             Some(true) => self.alarm(AlarmCode::HeuristicDamage, Some(participant), Some(xid)),
             Some(false) => self.append_forget(xid, participant, None),
@@ -238,6 +242,11 @@ impl Coordinator {
                 Heuristic::Commit | Heuristic::Abort => entry.damage.is_some(),
                 Heuristic::Mixed | Heuristic::Hazard => false,
             })
+    }
+
+    fn is_committing(&self, xid: Xid) -> bool {
+        let transaction = self.transactions.get(&xid);
+        transaction.is_some_and(|transaction| transaction.state == State::Committing)
     }
 
     /// Whether only the acknowledgement of FORGET resolves the branch (C13).

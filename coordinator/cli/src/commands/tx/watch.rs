@@ -41,7 +41,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
         };
         let Some(change) = change else {
             say("the coordinator ended the watch");
-            return Ok(Exit::Done);
+            return Ok(Exit::Unknown);
         };
         let shown = TransactionView::of(&change);
         let table = |wide| TransactionView::table(std::slice::from_ref(&shown), wide);

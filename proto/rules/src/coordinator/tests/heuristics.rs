@@ -76,6 +76,21 @@ fn c13_with_damage_an_alarm_until_an_operators_forget_and_no_commit_any_more() {
 }
 
 #[test]
+fn a_branch_decided_by_hand_holds_back_no_floor_also_after_a_restart() {
+    let mut bench = reported("ABORT");
+    let floor = |bench: &Bench, of: &str| {
+        let floor = bench.machine.floor(&name(of));
+        (floor.counter, floor.seq)
+    };
+    assert_eq!(floor(&bench, "a"), (1, 2), "no COMMIT of 1/1 goes to it any more");
+    bench.crashes();
+    bench.forces();
+    assert_eq!(bench.machine.in_progress(), 1, "nobody let it be forgotten");
+    assert_eq!(floor(&bench, "a"), (2, 1));
+    assert_eq!(floor(&bench, "b"), (1, 1), "its ACK went with the crash");
+}
+
+#[test]
 fn c13_forget_again_until_it_is_acknowledged() {
     let mut bench = reported("COMMIT");
     bench.forces();

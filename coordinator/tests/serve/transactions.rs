@@ -1,241 +1,14 @@
-//! The server in this process against participants played by hand over real gRPC.
-//!
-//! Shows the whole way of a transaction through loop, log and sessions, restarts among them. Cannot show:
-//! what a kill or a power cut does (the process stays), nor the forcing (tests/ does, under strace).
+//! The whole way of a transaction through loop, log and sessions, restarts among them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-use std::path::Path;
-use std::time::{Duration, SystemTime};
-
-use covenant_coordinator::{Config, Ready, serve};
-use covenant_fault::CrashPlan;
 use covenant_proto::v1::participant_service_client::ParticipantServiceClient;
-use covenant_proto::v1::transaction_service_client::TransactionServiceClient;
 use covenant_proto::v1::{
-    Ack, Branch, CoordinatorMessage, ExecuteRequest, GetTransactionRequest, Hello, Incarnation, Inquiry,
-    JoinRequest, JoinResponse, Lineage, ListTransactionsRequest, NoReason, Outcome, ParticipantMessage,
-    StateFilter, Transaction, Vote, VoteKind, Wait, Xid, coordinator_message, participant_message,
+    Hello, Incarnation, Inquiry, JoinRequest, Lineage, ListTransactionsRequest, Outcome, StateFilter,
+    VoteKind, Xid, coordinator_message, participant_message,
 };
-use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
-use tonic::{Code, Streaming};
+use tonic::Code;
 use tonic_types::StatusExt;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-
-struct Coordinator {
-    address: String,
-    stop: oneshot::Sender<()>,
-    ended: tokio::task::JoinHandle<Result<(), covenant_coordinator::Error>>,
-    ready: Ready,
-}
-
-impl Coordinator {
-    async fn start(dir: &Path) -> Self {
-        let mut config = Config {
-            data_dir: dir.to_owned(),
-            ..Config::default()
-        };
-        config.log.checkpoint_records = 40;
-        config.sessions.drain_ms = 100;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (ready, is_ready) = oneshot::channel();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let server = serve(
-            config,
-            listener,
-            CrashPlan::default(),
-            |r| ready.send(r).unwrap(),
-            async {
-                let _ = stopped.await;
-            },
-        );
-        let ended = tokio::spawn(server);
-        let ready: Ready = tokio::time::timeout(PATIENCE, is_ready).await.unwrap().unwrap();
-        Self {
-            address: format!("http://{}", ready.listen),
-            stop,
-            ended,
-            ready,
-        }
-    }
-
-    async fn stop(self) {
-        self.stop.send(()).unwrap();
-        tokio::time::timeout(PATIENCE, self.ended)
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
-    }
-
-    async fn caller(&self) -> TransactionServiceClient<Channel> {
-        TransactionServiceClient::connect(self.address.clone())
-            .await
-            .unwrap()
-    }
-}
-
-/// A participant played by hand.
-struct Played {
-    out: mpsc::Sender<JoinRequest>,
-    frames: Streaming<JoinResponse>,
-    waiting: Vec<CoordinatorMessage>,
-}
-
-impl Played {
-    async fn join(address: &str, name: &str, connection: u64) -> Self {
-        let mut client = ParticipantServiceClient::connect(address.to_owned())
-            .await
-            .unwrap();
-        let (out, requests) = mpsc::channel(64);
-        let hello = Hello {
-            protocol_versions: vec![1],
-            name: name.to_owned(),
-            lineage: Some(Lineage {
-                high: 1,
-                low: name.len() as u64,
-            }),
-            incarnation: Some(Incarnation { counter: 1, bits: 1 }),
-            connection,
-            positions: Vec::new(),
-        };
-        out.send(JoinRequest {
-            hello: Some(hello),
-            messages: Vec::new(),
-        })
-        .await
-        .unwrap();
-        let mut frames = client
-            .join(ReceiverStream::new(requests))
-            .await
-            .unwrap()
-            .into_inner();
-        let first = frames.message().await.unwrap().unwrap();
-        assert!(first.welcome.is_some());
-        Self {
-            out,
-            frames,
-            waiting: first.messages,
-        }
-    }
-
-    async fn next(&mut self) -> (Xid, coordinator_message::Content) {
-        while self.waiting.is_empty() {
-            let frame = tokio::time::timeout(PATIENCE, self.frames.message())
-                .await
-                .unwrap();
-            self.waiting = frame.unwrap().unwrap().messages;
-        }
-        let message = self.waiting.remove(0);
-        (message.xid.unwrap(), message.content.unwrap())
-    }
-
-    async fn expect_prepare(&mut self) -> Xid {
-        let (xid, content) = self.next().await;
-        assert!(
-            matches!(content, coordinator_message::Content::Prepare(_)),
-            "{content:?}"
-        );
-        xid
-    }
-
-    async fn expect_commit(&mut self) -> Xid {
-        let (xid, content) = self.next().await;
-        assert!(
-            matches!(content, coordinator_message::Content::Commit(_)),
-            "{content:?}"
-        );
-        xid
-    }
-
-    async fn say(&self, xid: Xid, content: participant_message::Content) {
-        let message = ParticipantMessage {
-            xid: Some(xid),
-            content: Some(content),
-        };
-        self.out
-            .send(JoinRequest {
-                hello: None,
-                messages: vec![message],
-            })
-            .await
-            .unwrap();
-    }
-
-    async fn vote(&self, xid: Xid, kind: VoteKind) {
-        let no = NoReason {
-            code: "NOT_TODAY".to_owned(),
-            detail: "closed".to_owned(),
-        };
-        let reason = (kind == VoteKind::No).then_some(no);
-        self.say(
-            xid,
-            participant_message::Content::Vote(Vote {
-                kind: kind.into(),
-                reason,
-            }),
-        )
-        .await;
-    }
-
-    async fn ack(&self, xid: Xid) {
-        self.say(xid, participant_message::Content::Ack(Ack {})).await;
-    }
-}
-
-fn request(id: &str, participants: &[&str], operation: &str) -> ExecuteRequest {
-    ExecuteRequest {
-        transaction_id: id.to_owned(),
-        created: Some(SystemTime::now().into()),
-        branches: participants
-            .iter()
-            .map(|name| Branch {
-                participant: (*name).to_owned(),
-                operation: operation.as_bytes().to_vec().into(),
-            })
-            .collect(),
-        timeout: None,
-        wait: Wait::Decided.into(),
-    }
-}
-
-async fn run(mut caller: TransactionServiceClient<Channel>, request: ExecuteRequest) -> Transaction {
-    caller
-        .execute(request)
-        .await
-        .unwrap()
-        .into_inner()
-        .transaction
-        .unwrap()
-}
-
-async fn get(caller: &mut TransactionServiceClient<Channel>, id: &str) -> Transaction {
-    let request = GetTransactionRequest {
-        transaction_id: id.to_owned(),
-        created: None,
-    };
-    caller
-        .get_transaction(request)
-        .await
-        .unwrap()
-        .into_inner()
-        .transaction
-        .unwrap()
-}
-
-/// Runs one transaction of one branch to its end.
-async fn commit_one(coordinator: &Coordinator, played: &mut Played, name: &str, id: &str) {
-    let answer = tokio::spawn(run(coordinator.caller().await, request(id, &[name], "x")));
-    let xid = played.expect_prepare().await;
-    played.vote(xid, VoteKind::Yes).await;
-    assert_eq!(answer.await.unwrap().outcome(), Outcome::Committed);
-    assert_eq!(played.expect_commit().await, xid);
-    played.ack(xid).await;
-}
+use crate::played::{Coordinator, PATIENCE, Played, commit_one, get, request, run};
 
 #[tokio::test]
 async fn a_transaction_commits_once_and_its_id_keeps_its_answer() {
@@ -443,6 +216,10 @@ async fn a_newer_session_of_a_participant_replaces_the_older_one() {
         .unwrap()
         .unwrap_err();
     assert_eq!(ended.code(), Code::Aborted);
+    let xid = Xid::default();
+    old.ack(xid).await;
+    let closed = tokio::time::timeout(PATIENCE, old.out.closed()).await;
+    assert!(closed.is_ok(), "nobody reads the replaced session any more");
     commit_one(&coordinator, &mut new, "a", "T1").await;
     coordinator.stop().await;
 }

@@ -1,0 +1,9 @@
+//! The server in this process against participants played by hand over real gRPC.
+//!
+//! Cannot show: what a kill or a power cut does (the process stays), nor the forcing (tests/ does, under strace).
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod callers;
+mod played;
+mod transactions;
