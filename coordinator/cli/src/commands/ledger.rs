@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use covenant_client::Link;
+use covenant_fault::metered;
 use covenant_ledger::{CHECKPOINT_RECORDS, Error, Ledger, LedgerService, OpenSpec, Options};
 use covenant_participant::{Config, Handle, JoinState, Participant, Resource};
 use covenant_proto::ledger::v1::ledger_service_server::LedgerServiceServer;
 use covenant_rules::Name;
 use serde::Serialize;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
 use crate::exit::{Exit, Failure};
@@ -125,7 +125,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
             .http2_keepalive_interval(Some(Duration::from_millis(KEEP_ALIVE_MS)))
             .http2_keepalive_timeout(Some(Duration::from_millis(KEEP_ALIVE_MS)))
             .add_service(LedgerServiceServer::new(LedgerService::new(ledger.clone())))
-            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.clone().wait());
+            .serve_with_incoming_shutdown(metered::incoming(listener), stop.clone().wait());
         let ready = async { servers::print_ready(about(wait_joined(&handle).await)) };
         run_until(stop.clone(), &handle, ready, grpc).await?;
         close(ledger).await;

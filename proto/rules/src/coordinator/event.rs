@@ -83,7 +83,7 @@ pub enum Event {
         session: SessionId,
         /// What it said.
         message: ToCoordinator,
-        /// What the archive has under the message's attempt, if [`Coordinator::wants_archive`] said so.
+        /// What the archive has under the message's attempt, if [`super::Coordinator::wants_archive`] said so.
         known: Option<Outcome>,
     },
     /// An operator lets a heuristic be forgotten.
@@ -178,7 +178,7 @@ pub enum Refusal {
     ParticipantUnknown(Name),
     /// A bound is reached.
     Exhausted {
-        /// Its name in [`Limits`].
+        /// Its name in [`crate::Limits`].
         bound: &'static str,
         /// Its value.
         value: u64,
