@@ -202,8 +202,9 @@ fn walk(directory: &Path, extensions: &[&str], found: &mut Vec<Source>) -> Resul
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
-        // Build directories mark themselves.
-        if path.is_dir() && !name.starts_with('.') && !path.join("CACHEDIR.TAG").exists() {
+        // Build directories mark themselves, unless somebody else made them first.
+        let built = name == "target" || path.join("CACHEDIR.TAG").exists();
+        if path.is_dir() && !name.starts_with('.') && !built {
             walk(&path, extensions, found)?;
         } else if extensions.iter().any(|extension| name.ends_with(extension)) && path.is_file() {
             let name = path.strip_prefix(repository())?.to_string_lossy().into_owned();
