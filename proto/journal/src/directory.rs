@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::limits::DROP_CACHE_ATTEMPTS;
+use crate::tail::Tail;
 
 /// The format that this version writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
@@ -81,16 +82,17 @@ pub fn prepare(path: &Path, role: &str) -> Result<Directory, Error> {
         Some(format) if !format.making => None,
         Some(_) | None => Some(begin_making(path, role)?),
     };
-    let mut report = StartReport {
-        snapshots_removed: remove_snapshots(path)?,
-        ..StartReport::default()
-    };
+    let mut report = StartReport::default();
     let log_path = path.join(LOG_FILE);
     let log_file = open_log_file(&log_path, making.is_some())?;
+    let mut kept = None;
     if making.is_none() {
         log_file.sync_data().map_err(Error::io("sync", &log_path))?;
         (report.pages_dropped, report.drop_attempts) = drop_from_cache(&log_file, &log_path)?;
+        let tail = Tail::read(&log_file).map_err(Error::io("read", &log_path))?;
+        kept = snapshot_needed(path, &tail)?;
     }
+    report.snapshots_removed = remove_snapshots(path, kept.as_deref())?;
     Ok(Directory {
         path: path.to_path_buf(),
         lock,
@@ -282,11 +284,36 @@ pub(crate) fn finish_making(path: &Path, ready: Format) -> Result<(), Error> {
     write_format(path, &ready)
 }
 
-fn remove_snapshots(path: &Path) -> Result<u32, Error> {
+/// The snapshot without which sled would forget durable records; `None` if it finds them all by itself.
+fn snapshot_needed(path: &Path, tail: &Tail) -> Result<Option<String>, Error> {
+    if tail.is_whole_from(0) {
+        return Ok(None);
+    }
+    let mut snapshots = names(path)?;
+    snapshots.retain(|name| {
+        let lsn = name
+            .strip_prefix(SNAPSHOT_PREFIX)
+            .and_then(|lsn| i64::from_str_radix(lsn, 16).ok());
+        lsn.is_some_and(|lsn| tail.is_whole_from(lsn))
+    });
+    match snapshots.into_iter().max() {
+        Some(snapshot) => Ok(Some(snapshot)),
+        None => Err(Error::Corrupted {
+            what: path.join(LOG_FILE).display().to_string(),
+            why: if tail.is_empty() {
+                "no segment of it can be read, although the directory was in use".to_owned()
+            } else {
+                "a segment before its end is missing".to_owned()
+            },
+        }),
+    }
+}
+
+fn remove_snapshots(path: &Path, kept: Option<&str>) -> Result<u32, Error> {
     let mut removed = 0;
     for name in names(path)?
         .iter()
-        .filter(|name| name.starts_with(SNAPSHOT_PREFIX))
+        .filter(|name| name.starts_with(SNAPSHOT_PREFIX) && Some(name.as_str()) != kept)
     {
         let snapshot = path.join(name);
         fs::remove_file(&snapshot).map_err(Error::io("remove", &snapshot))?;
@@ -352,6 +379,15 @@ fn drop_from_cache(file: &File, path: &Path) -> Result<(u64, u32), Error> {
     })
 }
 
+/// Whether nothing is allocated at this offset.
+fn is_hole(file: &File, offset: u64) -> io::Result<bool> {
+    match seek(file, SeekFrom::Data(offset)) {
+        Ok(data) => Ok(data > offset),
+        Err(Errno::NXIO) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// How many pages of the file a read without waiting finds in the page cache.
 fn cached_pages(file: &File, pages: u64) -> io::Result<u64> {
     // Without this the probe of one page would read its neighbours ahead, and find them cached.
@@ -362,6 +398,8 @@ fn cached_pages(file: &File, pages: u64) -> io::Result<u64> {
         let mut buffers = [IoSliceMut::new(&mut byte)];
         match preadv2(file, &mut buffers, page * PAGE_BYTES, ReadWriteFlags::NOWAIT) {
             Ok(0) | Err(Errno::AGAIN) => {}
+            // sled frees segments by punching holes, and a hole is read without waiting wherever it is.
+            Ok(_) if is_hole(file, page * PAGE_BYTES)? => {}
             Ok(_) => cached += 1,
             Err(error) => return Err(error.into()),
         }

@@ -30,6 +30,7 @@ mod queue;
 mod replay;
 mod sled_image;
 mod sweep;
+mod tail;
 mod waiters;
 
 pub use archive::{ArchiveReader, ArchiveScan};

@@ -47,6 +47,11 @@ impl SledImage {
         } = directory;
         let db = open_sled(&path)?;
         if let Some(format) = making {
+            // A directory in use is recognised by its first segment, so there must be one.
+            db.flush().map_err(|error| Error::Corrupted {
+                what: path.display().to_string(),
+                why: error.to_string(),
+            })?;
             directory::finish_making(&path, format)?;
         }
         directory::require_no_blobs(&path)?;

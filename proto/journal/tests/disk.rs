@@ -243,3 +243,76 @@ fn a_file_system_in_memory_is_refused_at_the_first_start() {
     assert!(expected, "{refused}");
     assert!(refused.to_string().contains("tmpfs"), "{refused}");
 }
+
+/// The story: sled punches holes where it frees segments; a page in a hole was taken for one that stays cached, and
+/// a killed ledger never started again.
+#[test]
+fn a_log_file_with_holes_opens_again() {
+    let store = OnDisk::new();
+    let opened = store.open(options());
+    force_all(&opened.journal, [1, 2]);
+    drop(opened);
+    let db = store.path.join("db");
+    let file = fs::OpenOptions::new().write(true).open(&db).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(length + 1024 * 1024).unwrap();
+    drop(file);
+    assert_eq!(numbers(store.open(options()).replay), [1, 2]);
+}
+
+/// The story: a log that had lost everything was taken for a new one, and the books began anew.
+#[test]
+fn a_log_file_without_a_segment_in_a_directory_in_use_is_refused_and_kept() {
+    for ruin in [Vec::new(), vec![0; 600_000], b"text".repeat(50_000)] {
+        let store = OnDisk::new();
+        let opened = store.open(options());
+        force_all(&opened.journal, [1, 2]);
+        drop(opened);
+        let db = store.path.join("db");
+        fs::write(&db, &ruin).unwrap();
+        let refused = refusal(&store.path, ROLE);
+        assert!(matches!(refused, Error::Corrupted { .. }), "{refused}");
+        assert_eq!(fs::read(&db).unwrap(), ruin, "nothing is overwritten");
+    }
+}
+
+#[test]
+fn a_directory_that_was_made_and_never_written_opens_again() {
+    let store = OnDisk::new();
+    drop(store.open(options()));
+    assert!(numbers(store.open(options()).replay).is_empty());
+}
+
+/// The story: starts and stops with frequent checkpoints freed the segment before the last one, and the next start
+/// found an empty log.
+#[test]
+fn starts_and_stops_with_frequent_checkpoints_lose_nothing() {
+    let store = OnDisk::new();
+    let mut written = 0_u64;
+    for _ in 0..60 {
+        let opened = store.open(options());
+        let journal = opened.journal.clone();
+        let found: Vec<u64> = numbers(opened.replay);
+        assert_eq!(found, (1..=written).collect::<Vec<_>>());
+        force_all(&journal, [written + 1]);
+        written += 1;
+        let mut records = covenant_journal::Records::new();
+        for number in 1..=written {
+            push(&mut records, number, 100, Force::Lazy);
+        }
+        let lsn = journal.durable_lsn();
+        let mut checkpoints = journal.checkpoints();
+        journal
+            .checkpoint(Checkpoint {
+                lsn,
+                records,
+                ..Checkpoint::default()
+            })
+            .unwrap();
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(checkpoints.wait_for(|status| status.running.is_none()))
+            .unwrap();
+    }
+}
