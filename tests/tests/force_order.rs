@@ -250,7 +250,6 @@ fn check_start(trace: &Trace, who: Who) -> Result<()> {
         .map(|call| call.began);
     let steps = [
         ("lock", place("lock", locks)?),
-        ("removal of snapshots", place("removal of snapshots", removed)?),
         ("sync of what is there", place("sync", synced)?),
         (
             "drop from the page cache",
@@ -266,6 +265,8 @@ fn check_start(trace: &Trace, who: Who) -> Result<()> {
                     .next(),
             )?,
         ),
+        // Only what is read then tells whether the log needs one (PROTOCOL.md section 11).
+        ("removal of snapshots", place("removal of snapshots", removed)?),
     ];
     for pair in steps.windows(2) {
         ensure!(
