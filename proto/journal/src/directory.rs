@@ -31,6 +31,8 @@ const LOG_FILE: &str = "db";
 const BLOBS: &str = "blobs";
 const CONF: &str = "conf";
 const SNAPSHOT_PREFIX: &str = "snap.";
+/// Made with the first force: from then on a log without a record is damage, and no new directory.
+const BEGUN: &str = "begun";
 
 /// What the `format` file says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,11 +259,22 @@ fn begin_making(path: &Path, role: &str) -> Result<Format, Error> {
             ..ready.clone()
         },
     )?;
-    for name in [LOG_FILE, CONF] {
+    for name in [LOG_FILE, CONF, BEGUN] {
         remove_if_there(&path.join(name), |path| fs::remove_file(path))?;
     }
     remove_if_there(&path.join(BLOBS), |path| fs::remove_dir_all(path))?;
     Ok(ready)
+}
+
+/// Whether a record was ever forced here.
+pub(crate) fn has_begun(path: &Path) -> bool {
+    path.join(BEGUN).exists()
+}
+
+/// Notes that a record is forced, before anybody is told so.
+pub(crate) fn note_begun(path: &Path) -> io::Result<()> {
+    File::create(path.join(BEGUN))?.sync_all()?;
+    File::open(path)?.sync_all()
 }
 
 fn remove_if_there(path: &Path, remove: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), Error> {

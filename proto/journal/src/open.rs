@@ -74,8 +74,15 @@ impl Journal {
         let report = directory.report;
         let what = path.display().to_string();
         let (image, survey) = watched(what, &options, move || {
+            let (begun, log) = (directory::has_begun(&directory.path), directory.path.clone());
             let image: Arc<dyn Image> = Arc::new(SledImage::open(directory)?);
             let survey = survey_and_sweep(&image)?;
+            if begun && survey.last_lsn == 0 && survey.manifest.generation == 0 {
+                return Err(Error::Corrupted {
+                    what: log.display().to_string(),
+                    why: "no record can be read, although records were forced here".to_owned(),
+                });
+            }
             Ok((image, survey))
         })?;
         start(image, survey, options, report)

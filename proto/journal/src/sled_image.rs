@@ -9,6 +9,7 @@ use std::any::Any;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct SledImage {
     db: sled::Db,
     log_file: File,
     path: PathBuf,
+    /// Whether the directory says that a record was forced.
+    begun: AtomicBool,
     _lock: File,
 }
 
@@ -55,9 +58,11 @@ impl SledImage {
             directory::finish_making(&path, format)?;
         }
         directory::require_no_blobs(&path)?;
+        let begun = AtomicBool::new(directory::has_begun(&path));
         Ok(Self {
             db,
             log_file,
+            begun,
             path,
             _lock: lock,
         })
@@ -204,7 +209,13 @@ impl Image for SledImage {
     fn sync(&self) -> Result<(), ImageError> {
         self.log_file
             .sync_data()
-            .map_err(|source| ImageError::caused("syncing the log file", source))
+            .map_err(|source| ImageError::caused("syncing the log file", source))?;
+        if !self.begun.load(Ordering::Acquire) {
+            directory::note_begun(&self.path)
+                .map_err(|source| ImageError::caused("noting the first force", source))?;
+            self.begun.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     fn get(&self, space: Space, key: &Key) -> Result<Option<Vec<u8>>, ImageError> {

@@ -316,3 +316,19 @@ fn starts_and_stops_with_frequent_checkpoints_lose_nothing() {
             .unwrap();
     }
 }
+
+/// The story: one flipped bit in the first message made sled forget the log, and a ledger opened its accounts anew.
+#[test]
+fn a_log_that_forgot_every_record_is_no_new_directory() {
+    let store = OnDisk::new();
+    let opened = store.open(options());
+    force_all(&opened.journal, [1, 2]);
+    drop(opened);
+    let db = store.path.join("db");
+    let mut bytes = fs::read(&db).unwrap();
+    // Behind the header of the first segment, within its first message.
+    bytes[24] ^= 1;
+    fs::write(&db, bytes).unwrap();
+    let refused = refusal(&store.path, ROLE).to_string();
+    assert!(refused.contains("restore from a backup"), "{refused}");
+}
