@@ -21,11 +21,11 @@ const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7400";
 const DEFAULT_LEDGER: &str = "http://127.0.0.1:7410";
 
 const TOUR: &str = "\
-A first tour:
+A first tour (the three servers run until they are stopped: end each line with &, or give each a terminal):
   covenant demo                                            the case study, crashes included
   covenant serve --data-dir data/c1                        a coordinator
-  covenant ledger --name ledger-a --data-dir data/a --open alice=500000:THB
-  covenant ledger --name ledger-b --data-dir data/b --listen 127.0.0.1:7411 --open bob=0:THB
+  covenant ledger --name ledger-a --data-dir data/ledger-a --open alice=500000:THB
+  covenant ledger --name ledger-b --data-dir data/ledger-b --listen 127.0.0.1:7411 --open bob=0:THB
   covenant transfer --from ledger-a/alice --to ledger-b/bob --amount 100000
   covenant tx list
   covenant accounts --ledger http://127.0.0.1:7411
@@ -89,7 +89,7 @@ impl OutputArgs {
 /// Which coordinator to talk to.
 #[derive(Args, Clone)]
 pub(crate) struct EndpointArgs {
-    /// The coordinator's address.
+    /// The coordinator's address, as http://HOST:PORT.
     #[arg(long, value_name = "URL", env = "COVENANT_ENDPOINT", default_value = DEFAULT_ENDPOINT)]
     pub(crate) endpoint: String,
 }
@@ -112,7 +112,7 @@ impl EndpointArgs {
 /// Which ledger to talk to.
 #[derive(Args, Clone)]
 pub(crate) struct LedgerArgs {
-    /// The ledger's address.
+    /// The ledger's address, as http://HOST:PORT.
     #[arg(long, value_name = "URL", env = "COVENANT_LEDGER", default_value = DEFAULT_LEDGER)]
     ledger: String,
 }
@@ -126,10 +126,10 @@ impl LedgerArgs {
 /// Which page of a list.
 #[derive(Args, Clone)]
 pub(crate) struct PageArgs {
-    /// The most items of a page.
+    /// The most items of a page, 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) page_size: u32,
-    /// The page to show, as the page before named it; without it the first.
+    /// The page to show, as the page before named it (on stderr, or as next_page_token); without it the first.
     #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
     pub(crate) page_token: String,
 }

@@ -29,7 +29,7 @@ pub(crate) enum LogFormat {
 /// Options of the log.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct LogArgs {
-    /// How to write the log on stderr; COVENANT_LOG filters it (error, warn, info, debug, or MODULE=LEVEL,...).
+    /// How to write the log on stderr; COVENANT_LOG filters it (error, warn, info, debug, or MODULE=LEVEL,...; default info).
     #[arg(
         long,
         value_name = "FORMAT",

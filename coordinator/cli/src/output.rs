@@ -92,7 +92,8 @@ fn shown(cell: &str) -> String {
     if cell.is_empty() {
         "-".to_owned()
     } else {
-        cell.replace(['\n', '\r', '\t'], " ")
+        // What a participant wrote must not steer the terminal of whoever looks at it.
+        cell.replace(char::is_control, " ")
     }
 }
 
@@ -254,6 +255,13 @@ mod tests {
         table.row(vec!["alice".into(), "500000".into()]);
         table.row(vec![String::new(), "0".into()]);
         table
+    }
+
+    #[test]
+    fn a_cell_steers_no_terminal() {
+        let mut table = Table::new(&["REASON"]);
+        table.row(vec!["bad\u{1b}[31m\ncode\u{9b}".into()]);
+        assert!(!table.render(false).trim_end().contains(char::is_control));
     }
 
     #[test]

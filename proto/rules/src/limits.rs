@@ -13,7 +13,8 @@ pub struct Limits {
     pub max_branches: usize,
     /// The most transactions that are not finished, in all.
     pub max_in_progress: usize,
-    /// The most transactions not finished in which one participant has a branch.
+    /// The most transactions not finished in which one participant has a branch. Less than all of them by
+    /// default, so that one that is away does not fill the coordinator for everybody.
     pub max_in_progress_per_participant: usize,
     /// The most callers attached to one transaction.
     pub max_attached_callers: usize,
@@ -50,7 +51,7 @@ impl Limits {
         max_deadline_ms: 60_000,
         max_branches: 128,
         max_in_progress: 20_000,
-        max_in_progress_per_participant: 20_000,
+        max_in_progress_per_participant: 10_000,
         max_attached_callers: 64,
         max_participants: 4_096,
         max_retained_outcomes: 5_000_000,

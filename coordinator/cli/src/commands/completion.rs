@@ -11,6 +11,7 @@ use crate::output;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  source <(covenant completion bash)                       this shell only
   covenant completion bash > /etc/bash_completion.d/covenant
   covenant completion zsh > ~/.zfunc/_covenant")]
 pub(crate) struct Args {

@@ -51,13 +51,13 @@ pub(crate) struct Args {
     /// The directory of its journal; made if there is none. It must be on a disk (not tmpfs).
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
-    /// The coordinator to join.
+    /// The coordinator to join, as http://HOST:PORT.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7400")]
     coordinator: String,
     /// The address to listen on; port 0 takes a free one and says which in the ready line.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7410)))]
     listen: SocketAddr,
-    /// Open an account with an amount in minor units, unless it is there: NAME=AMOUNT:CURRENCY, e.g. alice=500000:THB.
+    /// Open an account with an amount in minor units, unless it is there, e.g. alice=500000:THB; may be given many times.
     #[arg(long, value_name = "NAME=AMOUNT:CURRENCY")]
     open: Vec<OpenSpec>,
     /// Write a checkpoint of the journal after this many records, so that the next start replays no more than those.

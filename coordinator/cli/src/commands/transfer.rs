@@ -22,6 +22,9 @@ The id makes a repetition safe: the same id with the same --created and the same
 printed on stderr before anything is sent, and stand in every command that is proposed. The same id with other content is
 refused.
 
+STATE COMMITTING with IN-DOUBT 1 or 2 is the usual answer of --wait decided: the outcome is final, and the ledgers have not
+acknowledged it yet. `-o wide` adds why a branch was refused, in full.
+
 Exit codes: 0 COMMITTED; 1 ABORTED, or the id has other content; 2 an argument was refused; 4 surely never sent;
 6 a participant never joined, or a bound is reached; 7 UNKNOWN (it may have been committed or not: run the command that is
 printed, and never take another id for the same business).
@@ -37,10 +40,10 @@ pub(crate) struct Args {
     /// The account that is paid, as PARTICIPANT/ACCOUNT.
     #[arg(long, value_name = "PARTICIPANT/ACCOUNT", value_parser = parse::account_path)]
     to: AccountPath,
-    /// How much, in minor units of the currency (100000 is 1,000.00 THB).
+    /// How much, a whole number above 0 in minor units of the currency (100000 is 1,000.00 THB).
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     amount: i64,
-    /// The currency of both accounts.
+    /// The currency of both accounts; 3 upper-case letters.
     #[arg(long, value_name = "CURRENCY", default_value = "THB")]
     currency: String,
     /// The transaction's id, 1 to 128 printable ASCII characters; without it one is made (UUID version 7).
@@ -52,7 +55,8 @@ pub(crate) struct Args {
     /// When to answer.
     #[arg(long, value_enum, default_value_t)]
     wait: Wait,
-    /// How long votes may take on the coordinator's clock; the command waits a second longer.
+    /// How long votes may take on the coordinator's clock, at most its max_deadline_ms (60s); the command waits a second
+    /// longer.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse::duration)]
     timeout: Duration,
     #[command(flatten)]

@@ -29,16 +29,16 @@ pub(crate) fn run(verb: Verb) -> (Output, Result<Exit, Failure>) {
 /// Where the configuration of a coordinator comes from.
 #[derive(clap::Args, Clone)]
 pub(crate) struct ConfigArgs {
-    /// A TOML file with any of the keys that `covenant config show` lists; the environment and flags go before it.
+    /// A TOML file with any of the keys that `covenant config show` lists; the environment and flags override it.
     #[arg(long, value_name = "FILE", env = "COVENANT_CONFIG")]
     config: Option<PathBuf>,
-    /// The directory of the log; made if there is none. It must be on a disk (not tmpfs).
+    /// The directory of the log; made if there is none. It must be on a disk (not tmpfs). Default: covenant-data.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The coordinator's name in logs.
+    /// The coordinator's name in logs. Default: c1.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The address to listen on; port 0 takes a free one and says which in the ready line.
+    /// The address to listen on; port 0 takes a free one and says which in the ready line. Default: 127.0.0.1:7400.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
 }

@@ -8,7 +8,7 @@ use crate::output;
 /// Print the configuration in force, and where each value came from.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Defaults < file < environment < flags. The variable of a key is COVENANT_ and the key in capitals, `__` for the dot:
+The default, then the file, then the environment, then flags: the later one counts. The variable of a key is COVENANT_ and the key in capitals, `__` for the dot:
 transactions.max_in_progress is COVENANT_TRANSACTIONS__MAX_IN_PROGRESS. A key that does not exist is refused.
 
 What is printed is TOML with each origin as a comment, and a valid --config file; with -o json or -o yaml the values and

@@ -26,8 +26,9 @@ use world::World;
 /// Watch transfers survive crashes: three processes on this machine, about ten seconds.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A coordinator and two ledgers are started in a temporary directory on a disk, and everything is removed at the end. The last
-line on stdout is the verdict; with -o json one report is printed instead, and the timeline goes to stderr.
+A coordinator and two ledgers are started on free ports in a temporary directory on a disk (TMPDIR, /var/tmp or the present
+one), and everything is removed at the end unless --keep is given. The last line on stdout is the verdict; with -o json, jsonl
+or yaml one report is printed instead, and the timeline goes to stderr.
 
 Exit codes: 0 every check held; 1 a check did not hold, or the demo was interrupted; 70 it could not be carried through.
 

@@ -7,6 +7,9 @@ use crate::view::ParticipantView;
 /// List every participant that ever joined.
 #[derive(clap::Args)]
 #[command(after_help = "\
+SINCE is when the present session began; IN-PROGRESS and IN-DOUBT count the participant's branches. With `-o wide` INCARNATION
+counts its starts, VERSION is the protocol's, and below FLOOR it may forget what it finished.
+
 Examples:
   covenant participant list
   covenant participant list -o wide --endpoint http://127.0.0.1:7400")]

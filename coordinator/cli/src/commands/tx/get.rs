@@ -15,6 +15,11 @@ Exit codes: 0 COMMITTED, ABORTED or IN_PROGRESS; 3 NOT_FOUND or EXPIRED; 7 UNKNO
 With --created more can be said of an id without a record: NOT_FOUND is then `not committed as of now`, and an id from
 before the coordinator's memory is EXPIRED or UNKNOWN. It is the time that `covenant transfer` printed.
 
+OUTCOME is what may be relied on; COMMITTED and ABORTED are final. STATE is how far the work is: PREPARING, DECIDING,
+COMMITTING (not every branch has acknowledged), COMMITTED, ABORTING, ABORTED. IN-DOUBT counts branches that voted YES and
+wait for the decision, or have not acknowledged COMMIT. HEURISTIC is NONE unless somebody decided a branch by hand, or its state was lost. With `-o wide`
+DELIVERIES is how often a branch was sent something since the coordinator's start, and DETAIL the reason in full.
+
 Examples:
   covenant tx get T100
   covenant tx get T100 --created 2026-11-30T12:00:00.000Z -o json")]
