@@ -26,11 +26,13 @@
 //! }
 //!
 //! impl Resource for Flight {
+//!     // A real one makes a random lineage once, and at every start forces counter + 1 with new random bits (R13).
 //!     async fn start(&self) -> Result<Recovered, Error> {
 //!         let incarnation = Incarnation { counter: 1, bits: 4 };
 //!         let identity = Identity { lineage: Lineage(7), incarnation };
 //!         Ok(Recovered { identity, floors: vec![], positions: vec![], branches: vec![] })
 //!     }
+//!     // branch.operation is what the caller of covenant-client put there: bytes that you define.
 //!     async fn prepare(&self, branch: Branch) -> Result<Vote, Error> {
 //!         let mut seats = self.seats();
 //!         if seats.held.contains_key(&branch.xid) { return Ok(Vote::Yes) }
@@ -68,6 +70,7 @@
 //! let config = Config::new(Name::new("flight-7")?, "http://127.0.0.1:7400");
 //! let handle = Participant::start(config, flight).await?;
 //! handle.joined().wait_for(|state| state.is_joined()).await?;
+//! // A server would wait for its stop signal or for handle.ended() here.
 //! handle.shutdown(Duration::from_secs(5)).await?;
 //! # Ok(())
 //! # }

@@ -27,7 +27,8 @@ acknowledged it yet. `-o wide` adds why a branch was refused, in full.
 
 Exit codes: 0 COMMITTED; 1 ABORTED, or the id has other content; 2 an argument was refused; 4 surely never sent;
 6 a participant never joined, or a bound is reached; 7 UNKNOWN (it may have been committed or not: run the command that is
-printed, and never take another id for the same business).
+printed, and never take another id for the same business) or EXPIRED (it was sent first so long ago that nobody can tell:
+nothing was run this time; look for the id in the accounts' entries).
 
 Examples:
   covenant transfer --from ledger-a/alice --to ledger-b/bob --amount 100000

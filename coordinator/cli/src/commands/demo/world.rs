@@ -318,7 +318,7 @@ impl Kept {
             .map(|id| id.to_string())
             .collect();
         text.push_str(&format!(
-            "End them and remove their data:\n  kill {} && sleep 1 && rm -r {}\n",
+            "End them and remove their data:\n  kill {} && sleep 1 && rm -r {}\n  unset COVENANT_ENDPOINT\n",
             ids.join(" "),
             crate::parse::quoted(&self.directory)
         ));

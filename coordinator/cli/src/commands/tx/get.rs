@@ -17,8 +17,9 @@ before the coordinator's memory is EXPIRED or UNKNOWN. It is the time that `cove
 
 OUTCOME is what may be relied on; COMMITTED and ABORTED are final. STATE is how far the work is: PREPARING, DECIDING,
 COMMITTING (not every branch has acknowledged), COMMITTED, ABORTING, ABORTED. IN-DOUBT counts branches that voted YES and
-wait for the decision, or have not acknowledged COMMIT. HEURISTIC is NONE unless somebody decided a branch by hand, or its state was lost. With `-o wide`
-DELIVERIES is how often a branch was sent something since the coordinator's start, and DETAIL the reason in full.
+wait for the decision, or have not acknowledged COMMIT. HEURISTIC is NONE unless somebody decided a branch by hand, or its
+state was lost. With `-o wide` DELIVERIES is how often a branch was sent something since the coordinator's start, and DETAIL
+the reason in full.
 
 Examples:
   covenant tx get T100
