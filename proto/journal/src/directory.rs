@@ -67,7 +67,8 @@ pub struct Directory {
     pub report: StartReport,
 }
 
-/// Steps 1 to 5 of the start: make or recognise, lock, remove snapshots, sync, drop from the page cache.
+/// The start up to sled: make or recognise, lock, sync, drop from the page cache, look at the log's end, and remove
+/// the snapshots that it can do without.
 ///
 /// # Errors
 /// All that [`Error`] says of directories; the directory is then as it was, but for its lock file.

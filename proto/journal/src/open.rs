@@ -1,6 +1,6 @@
 //! Opening a journal, in the order that section 2 asks for.
 //!
-//! Lock, remove snapshots, sync and drop the log file (`directory`), then sled, under a watchdog, because
+//! Lock, sync and drop the log file, look at its end, remove snapshots (`directory`, `tail`), then sled, under a watchdog, because
 //! damaged bytes can make it panic or spin for ever; then one walk over everything, which refuses a gap before
 //! anything is changed; then the sweep of what a crash left. Records come back by [`Replay`]; which of them make
 //! a lineage or an incarnation, and that one must be appended and forced before acting, is the caller's.
