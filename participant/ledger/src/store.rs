@@ -90,7 +90,7 @@ impl Ledger {
     /// Opens the ledger of a data directory, which it makes if there is none.
     ///
     /// # Errors
-    /// What the journal says of directories and damaged bytes; [`Error::Record`], [`Error::Unreadable`],
+    /// What the journal says of directories, of damaged bytes and of a lost tail; [`Error::Record`], [`Error::Unreadable`],
     /// [`Error::NoLineage`] and [`Error::Entry`] for a log that is damaged where it counts.
     pub async fn open(directory: &Path, options: Options) -> Result<Self, Error> {
         let directory = directory.to_owned();
@@ -181,13 +181,16 @@ impl Inner {
         if let Some(armed) = &armed {
             journal_options.probe = Some(armed.probe());
         }
+        let opened = open(journal_options)?;
+        // The books would go on without effects that the coordinator was told are durable.
+        opened.refuse_lost_tail()?;
         let Opened {
             journal,
             created,
             replay,
             archive,
             ..
-        } = open(journal_options)?;
+        } = opened;
         let mut live = Live::new(journal.clone(), archive.clone(), armed);
         live.index_archive()?;
         let waiting = replay_into(&mut live, replay)?;

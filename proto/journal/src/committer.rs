@@ -1,7 +1,7 @@
 //! The one thread that writes: it takes what waits, writes one entry, forces it, and only then tells anybody.
 //!
 //! *Record before release*: `durable` rises and waiters complete only after flush and sync returned without
-//! error. A force that failed or took too long has an unknown result: `on_fatal` is called once, and nothing is
+//! error, and after the mark of the log's end was written: what somebody was told cannot go unnoticed. A force that failed or took too long has an unknown result: `on_fatal` is called once, and nothing is
 //! completed after it. While one group is forced the next one fills. A running checkpoint adds at most one
 //! bounded slice to each round, and makes rounds of its own while nothing else waits.
 
@@ -248,7 +248,8 @@ impl Committer {
             self.shared.round_began_ms.store(0, Ordering::Release);
             result?;
         }
-        self.image.verify().map_err(FatalCause::Force)
+        self.image.verify().map_err(FatalCause::Force)?;
+        self.image.force_end().map_err(FatalCause::Force)
     }
 
     /// Waits for work: a group, or `Some(None)` for a round of the checkpoint alone; `None` at the end.
@@ -316,6 +317,7 @@ impl Committer {
             self.image.verify().map_err(FatalCause::Force)?;
         }
         if let Some((first, last)) = span {
+            self.image.note_end(last).map_err(FatalCause::Force)?;
             shared.probe(Stage::Forced, first, last);
         }
         if let Some(group) = group {
@@ -370,6 +372,7 @@ impl Committer {
         match job.forced(&*self.image).map_err(FatalCause::Write)? {
             Progress::Running => {}
             Progress::Switched(manifest) => {
+                self.image.force_end().map_err(FatalCause::Force)?;
                 self.manifest = manifest;
                 self.shared
                     .bounds

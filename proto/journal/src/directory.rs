@@ -33,6 +33,8 @@ const CONF: &str = "conf";
 const SNAPSHOT_PREFIX: &str = "snap.";
 /// Made with the first force: from then on a log without a record is damage, and no new directory.
 const BEGUN: &str = "begun";
+/// How far the log was forced (`end_mark`).
+pub(crate) const END: &str = "end";
 
 /// What the `format` file says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -260,7 +262,7 @@ fn begin_making(path: &Path, role: &str) -> Result<Format, Error> {
             ..ready.clone()
         },
     )?;
-    for name in [LOG_FILE, CONF, BEGUN] {
+    for name in [LOG_FILE, CONF, BEGUN, END] {
         remove_if_there(&path.join(name), |path| fs::remove_file(path))?;
     }
     remove_if_there(&path.join(BLOBS), |path| fs::remove_dir_all(path))?;

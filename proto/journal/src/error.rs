@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::end_mark::LostTail;
 use crate::image::ImageError;
 
 /// Why a journal could not be opened, read or closed.
@@ -152,6 +153,9 @@ pub enum Error {
         /// The LSN that comes next.
         found: u64,
     },
+    /// Records that were forced are gone from the end of the log; see `Opened::lost_tail`.
+    #[error("{0}; start nothing on what is left: keep the directory, copy it, and restore from a backup")]
+    TailLost(LostTail),
     /// Records of the current checkpoint are missing.
     #[error(
         "checkpoint {generation} holds {found} of its {expected} records; keep the directory, copy it, \

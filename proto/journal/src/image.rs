@@ -192,6 +192,16 @@ pub trait Image: Send + Sync + 'static {
     /// Makes what was flushed durable.
     fn sync(&self) -> Result<(), ImageError>;
 
+    /// Keeps beside the store that the record `lsn` is durable; the last call counts. What is kept survives the death
+    /// of the process, and may be older after a loss of power.
+    fn note_end(&self, lsn: u64) -> Result<(), ImageError>;
+
+    /// Makes durable what `note_end` keeps.
+    fn force_end(&self) -> Result<(), ImageError>;
+
+    /// What `note_end` kept, maybe before the last crash; `None` if that is unknown.
+    fn noted_end(&self) -> Option<u64>;
+
     /// The live value of a key.
     fn get(&self, space: Space, key: &Key) -> Result<Option<Vec<u8>>, ImageError>;
 

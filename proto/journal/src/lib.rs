@@ -7,7 +7,8 @@
 //!
 //! What a [`Checkpoint`] folds leaves the log, and what must be looked up goes to the *archive* with it; both
 //! are replaced whole or not at all. A failed or late force has an unknown result and ends the process.
-//! Start-up reads only what is on the disk for sure. Payloads are opaque: what a record means, which of them make
+//! Start-up reads only what is on the disk for sure, and
+//! says when the log ends below what was forced in it ([`LostTail`]). Payloads are opaque: what a record means, which of them make
 //! a lineage or an incarnation, and when to checkpoint are the caller's.
 //!
 //! [`Journal::open`] works on a directory ([`SledImage`]), [`Journal::open_image`] on any [`Image`], such as
@@ -17,6 +18,7 @@ mod archive;
 mod checkpoint;
 mod committer;
 mod directory;
+mod end_mark;
 mod entry;
 mod envelope;
 mod error;
@@ -37,6 +39,7 @@ pub use archive::{ArchiveReader, ArchiveScan};
 pub use checkpoint::{Checkpoint, CheckpointStatus};
 pub use committer::{FatalCause, OnFatal, Probe, Stage};
 pub use directory::{Directory, FORMAT, StartReport, prepare};
+pub use end_mark::LostTail;
 pub use envelope::{Damaged, Envelope, Force, Head, HeadRef, Records, XID_BYTES, XidBytes, decode};
 pub use error::Error;
 pub use image::{Batch, Change, Image, ImageError, Item, Key, Scan, Space};

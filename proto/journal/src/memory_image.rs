@@ -26,6 +26,7 @@ struct State {
     fail_next_force: bool,
     fail_next_apply: bool,
     hung: bool,
+    noted_end: Option<u64>,
 }
 
 /// A store in memory; clones share it.
@@ -45,7 +46,8 @@ impl MemoryImage {
     }
 
     /// What a crash now would leave, as a new store of its own: the durable state and the first
-    /// `keep_batches` of the batches that were applied and not yet forced.
+    /// `keep_batches` of the batches that were applied and not yet forced. What `note_end` kept stays, as it does when a
+    /// process dies: an older one would only find less.
     pub fn crash(&self, keep_batches: usize) -> Self {
         let state = self.state();
         let mut durable = state.durable.clone();
@@ -55,6 +57,7 @@ impl MemoryImage {
         let left = State {
             live: durable.clone(),
             durable,
+            noted_end: state.noted_end,
             ..State::default()
         };
         Self {
@@ -177,6 +180,19 @@ impl Image for MemoryImage {
         }
         state.forces += 1;
         Ok(())
+    }
+
+    fn note_end(&self, lsn: u64) -> Result<(), ImageError> {
+        self.state().noted_end = Some(lsn);
+        Ok(())
+    }
+
+    fn force_end(&self) -> Result<(), ImageError> {
+        Ok(())
+    }
+
+    fn noted_end(&self) -> Option<u64> {
+        self.state().noted_end
     }
 
     fn get(&self, space: Space, key: &Key) -> Result<Option<Vec<u8>>, ImageError> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::archive::ArchiveReader;
 use crate::committer::{Beginning, OnFatal, Probe, Shared, Stage, abort_process};
 use crate::directory::{self, StartReport};
+use crate::end_mark::LostTail;
 use crate::error::Error;
 use crate::image::{Image, ImageError};
 use crate::journal::Journal;
@@ -60,6 +61,20 @@ pub struct Opened {
     pub archive: ArchiveReader,
     /// What the start did on disk; all zero for an image in memory.
     pub report: StartReport,
+    /// The records that were forced here and are gone, if any are known to be.
+    ///
+    /// Every open says it again, until records are forced: the mark of the log's end is overwritten with their LSN. So
+    /// whoever goes on with what is left must first append a record of its own that says so, and wait for it. Who
+    /// cannot go on calls [`Opened::refuse_lost_tail`].
+    pub lost_tail: Option<LostTail>,
+}
+
+impl Opened {
+    /// # Errors
+    /// [`Error::TailLost`] if records that were forced are gone.
+    pub fn refuse_lost_tail(&self) -> Result<(), Error> {
+        self.lost_tail.map_or(Ok(()), |lost| Err(Error::TailLost(lost)))
+    }
 }
 
 impl Journal {
@@ -164,6 +179,7 @@ fn start(
     report: StartReport,
 ) -> Result<Opened, Error> {
     let replay = Replay::new(Arc::clone(&image), &survey, options.probe.clone());
+    let lost_tail = LostTail::of(survey.last_lsn, image.noted_end());
     let created = replay.total() == 0 && survey.last_lsn == 0;
     let shared = Shared::new(Beginning {
         last_lsn: survey.last_lsn,
@@ -181,5 +197,6 @@ fn start(
         replay,
         archive,
         report,
+        lost_tail,
     })
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use sled::IVec;
 
 use crate::directory::{self, Directory};
+use crate::end_mark::EndMark;
 use crate::error::Error;
 use crate::image::{Batch, Image, ImageError, Item, Key, Scan, Space};
 use crate::limits::{LOOKUP_TOUCHES, SCAN_TOUCHES, SLED_CACHE_BYTES, SLED_LOCK_ATTEMPTS};
@@ -27,6 +28,7 @@ pub struct SledImage {
     // Fields drop in this order: the lock goes last.
     db: sled::Db,
     log_file: File,
+    end: EndMark,
     path: PathBuf,
     /// Whether the directory says that a record was forced.
     begun: AtomicBool,
@@ -59,9 +61,12 @@ impl SledImage {
         }
         directory::require_no_blobs(&path)?;
         let begun = AtomicBool::new(directory::has_begun(&path));
+        let end =
+            EndMark::open(&path, directory::END).map_err(Error::io("open", &path.join(directory::END)))?;
         Ok(Self {
             db,
             log_file,
+            end,
             begun,
             path,
             _lock: lock,
@@ -216,6 +221,22 @@ impl Image for SledImage {
             self.begun.store(true, Ordering::Release);
         }
         Ok(())
+    }
+
+    fn note_end(&self, lsn: u64) -> Result<(), ImageError> {
+        self.end
+            .note(lsn)
+            .map_err(|source| ImageError::caused("noting the log's end", source))
+    }
+
+    fn force_end(&self) -> Result<(), ImageError> {
+        self.end
+            .force()
+            .map_err(|source| ImageError::caused("syncing the mark of the log's end", source))
+    }
+
+    fn noted_end(&self) -> Option<u64> {
+        self.end.noted()
     }
 
     fn get(&self, space: Space, key: &Key) -> Result<Option<Vec<u8>>, ImageError> {

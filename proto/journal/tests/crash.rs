@@ -45,6 +45,18 @@ impl Image for Camera {
         self.inner.sync()
     }
 
+    fn note_end(&self, lsn: u64) -> Result<(), ImageError> {
+        self.inner.note_end(lsn)
+    }
+
+    fn force_end(&self) -> Result<(), ImageError> {
+        self.inner.force_end()
+    }
+
+    fn noted_end(&self) -> Option<u64> {
+        self.inner.noted_end()
+    }
+
     fn get(&self, space: Space, key: &Key) -> Result<Option<Vec<u8>>, ImageError> {
         self.inner.get(space, key)
     }
@@ -106,6 +118,7 @@ fn run(rounds: u64, appends: u64, items: u64) -> Vec<(u64, MemoryImage)> {
 
 fn is_whole(told: u64, image: MemoryImage) {
     let opened = Journal::open_image(Arc::new(image.clone()), options()).unwrap();
+    assert_eq!(opened.lost_tail, None, "a crash loses nothing that was forced");
     let found = numbers(opened.replay);
     assert!(
         found.len() as u64 >= told,

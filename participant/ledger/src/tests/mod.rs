@@ -5,6 +5,7 @@ mod bounds;
 mod conformance;
 mod crashes;
 mod fold;
+mod identity;
 mod quarantine;
 mod records;
 mod service;

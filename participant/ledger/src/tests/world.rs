@@ -207,6 +207,18 @@ impl Image for Filmed {
         self.image.sync()
     }
 
+    fn note_end(&self, lsn: u64) -> Result<(), ImageError> {
+        self.image.note_end(lsn)
+    }
+
+    fn force_end(&self) -> Result<(), ImageError> {
+        self.image.force_end()
+    }
+
+    fn noted_end(&self) -> Option<u64> {
+        self.image.noted_end()
+    }
+
     fn get(&self, space: Space, key: &Key) -> Result<Option<Vec<u8>>, ImageError> {
         self.image.get(space, key)
     }
