@@ -113,7 +113,7 @@ impl<R: Resource> Driver<R> {
         );
         tracing::info!(calls, in_doubt, "the participant has left");
         if let Some(leave) = self.leave.take() {
-            leave.done(calls);
+            leave.done(calls, self.outgoing.len());
         }
     }
 
@@ -244,9 +244,11 @@ impl<R: Resource> Driver<R> {
 
     /// Takes the session down, if one is up, and plans the next dial.
     fn away(&mut self, cx: &mut Context<'_>, error: &Error) {
+        let unsent = self.outgoing.len();
         self.outgoing.clear();
         let news = self.link.lost(error);
-        if self.leave.is_some() {
+        if let Some(leave) = &mut self.leave {
+            leave.lost(unsent);
             self.link.close();
         }
         if let Some(reason) = news {

@@ -38,11 +38,17 @@ pub enum Error {
     /// The participant has stopped, so nothing can be asked of it.
     #[error("the participant has stopped; start it again")]
     Stopped,
-    /// Calls were still under way when the time for leaving was over. Their branches are as durable as they were.
-    #[error("{calls} resource calls were under way when the {deadline_ms} ms for leaving were over")]
+    /// Calls were still under way when the participant left, or messages had not been handed to the connection. Their
+    /// branches are as durable as they were.
+    #[error(
+        "left with {calls} resource calls under way and {messages} messages unsent: the {deadline_ms} ms for leaving \
+         were over, or the session ended; the next start repeats what is due"
+    )]
     Leaving {
-        /// How many.
+        /// How many calls.
         calls: usize,
+        /// How many messages.
+        messages: usize,
         /// The time that was given.
         deadline_ms: u64,
     },

@@ -103,7 +103,8 @@ impl Handle {
     /// prepared stays prepared, durably.
     ///
     /// # Errors
-    /// [`Error::Leaving`]: the deadline passed first. [`Error::Stopped`]: somebody else was faster.
+    /// [`Error::Leaving`]: the deadline passed first, or the session ended before every message was handed to it.
+    /// [`Error::Stopped`]: somebody else was faster.
     pub async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
         self.ask(|reply| Command::Shutdown { deadline, reply }).await?
     }

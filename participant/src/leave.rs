@@ -20,6 +20,8 @@ pub(crate) struct Leave {
     /// Runs once our side of the session is closed.
     linger: Option<Pin<Box<Sleep>>>,
     reply: Option<oneshot::Sender<Result<(), Error>>>,
+    /// Messages that went with the session that had to take them.
+    unsent: usize,
 }
 
 impl Leave {
@@ -30,6 +32,7 @@ impl Leave {
             deadline: Box::pin(tokio::time::sleep(deadline)),
             linger: None,
             reply,
+            unsent: 0,
         }
     }
 
@@ -63,17 +66,55 @@ impl Leave {
         }
     }
 
-    /// Tells who asked for it how it went.
-    pub(crate) fn done(self, calls: usize) {
+    /// The session ended with so many messages that it had not taken.
+    pub(crate) fn lost(&mut self, messages: usize) {
+        self.unsent += messages;
+    }
+
+    /// Tells who asked for it how it went: what was still under way, and what still waited to be sent.
+    pub(crate) fn done(self, calls: usize, waiting: usize) {
         if let Some(reply) = self.reply {
-            let deadline_ms = self.deadline_ms;
-            let result = if calls == 0 {
+            let (deadline_ms, messages) = (self.deadline_ms, self.unsent + waiting);
+            let result = if calls == 0 && messages == 0 {
                 Ok(())
             } else {
-                Err(Error::Leaving { calls, deadline_ms })
+                Err(Error::Leaving {
+                    calls,
+                    messages,
+                    deadline_ms,
+                })
             };
             // A caller that is gone does not want to know.
             let _ = reply.send(result);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn told(lost: usize, calls: usize, waiting: usize) -> Result<(), (usize, usize)> {
+        let (reply, answer) = oneshot::channel();
+        let mut leave = Leave::new(Duration::from_millis(70), Some(reply));
+        leave.lost(lost);
+        leave.done(calls, waiting);
+        match answer.await.unwrap() {
+            Ok(()) => Ok(()),
+            Err(Error::Leaving {
+                calls,
+                messages,
+                deadline_ms: 70,
+            }) => Err((calls, messages)),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn leaving_is_ok_only_if_no_call_and_no_message_is_left() {
+        assert_eq!(told(0, 0, 0).await, Ok(()));
+        assert_eq!(told(0, 2, 0).await, Err((2, 0)));
+        assert_eq!(told(0, 0, 3).await, Err((0, 3)));
+        assert_eq!(told(4, 0, 3).await, Err((0, 7)));
     }
 }

@@ -49,6 +49,7 @@ async fn leaving_ends_at_its_deadline_and_says_what_was_under_way() {
             error,
             Error::Leaving {
                 calls: 1,
+                messages: 0,
                 deadline_ms: 50
             }
         ),
