@@ -179,6 +179,33 @@ async fn a_newer_format_another_role_and_a_damaged_format_are_refused_and_nothin
 }
 
 #[tokio::test]
+async fn a_ledgers_directory_under_another_name_is_refused_and_its_books_are_kept() -> Result<()> {
+    let mut cluster = Cluster::start().await?;
+    let before = cluster.commits(&Transfer::new("before", 100)).await?;
+    cluster.ledger_a.stop_cleanly().await?;
+    let directory = cluster.ledger_a.launch().data_dir().to_path_buf();
+    let path = directory.to_str().context("a path is text")?;
+    let (listen, url) = ("127.0.0.1:0", cluster.coordinator.url());
+    let other = [
+        "ledger",
+        "--name",
+        "other",
+        "--data-dir",
+        path,
+        "--listen",
+        listen,
+        "--coordinator",
+        &url,
+    ];
+    let words = [LEDGER_A, "other", "name another directory"];
+    one_clear_line(&covenant(&other).await?.exits(2)?, &words)?;
+    cluster.ledger_a.restart().await?;
+    cluster.wait_joined().await?;
+    cluster.check(&[before]).await?;
+    cluster.stop_and_check_logs().await
+}
+
+#[tokio::test]
 async fn a_port_in_use_is_refused_with_the_way_out() -> Result<()> {
     let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
     let listen = taken.local_addr()?.to_string();

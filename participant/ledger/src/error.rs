@@ -1,6 +1,6 @@
 //! Everything that can go wrong in a ledger but a NO vote, which is a [`crate::Refusal`] and no error.
 
-use covenant_rules::{Lsn, TransactionId, Xid};
+use covenant_rules::{Lsn, Name, TransactionId, Xid};
 
 use crate::account::AccountName;
 use crate::accounts::{CloseRefusal, OpenRefusal};
@@ -37,6 +37,16 @@ pub enum Error {
     /// The log has records but does not say which log it is.
     #[error("the ledger's log has no LINEAGE record; keep the directory, copy it, and restore from a backup")]
     NoLineage,
+    /// The directory is that of a ledger of another name.
+    #[error(
+        "this data directory is that of the ledger {found}, not of {asked}; start it as {found}, or name another directory"
+    )]
+    OtherName {
+        /// The name that it was first opened with.
+        found: Name,
+        /// The name asked for.
+        asked: Name,
+    },
     /// An entry of the archive does not decode.
     #[error("entry {index} does not decode ({why}); keep the directory, copy it, and restore from a backup")]
     Entry {
@@ -51,6 +61,9 @@ pub enum Error {
     /// The thread that opens the journal ended without a result.
     #[error("opening the ledger's journal ended without a result; start it again")]
     OpenEnded,
+    /// The thread of a read ended without a result.
+    #[error("a read of the ledger ended without a result")]
+    ReadEnded(#[source] tokio::task::JoinError),
     /// An account was not opened.
     #[error(transparent)]
     Open(#[from] OpenRefusal),

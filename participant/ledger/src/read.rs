@@ -59,7 +59,8 @@ impl Ledger {
             Ok::<_, Error>((opened.is_some(), opened.unwrap_or(live.appended())))
         })?;
         self.inner.wait_durable(lsn).await;
-        Ok((self.account(&spec.account)?, opened))
+        let name = spec.account.clone();
+        Ok((self.read(move |ledger| ledger.account(&name)).await?, opened))
     }
 
     /// Closes an account whose balance is 0 and on which nothing is held; one that is closed stays so.
@@ -69,7 +70,18 @@ impl Ledger {
     pub async fn close_account(&self, name: &AccountName) -> Result<Account, Error> {
         let lsn = self.inner.change(|live| live.close_account(name))?;
         self.inner.wait_durable(lsn).await;
-        self.account(name)
+        let name = name.clone();
+        self.read(move |ledger| ledger.account(&name)).await
+    }
+
+    /// Reads on a thread that may block: the folded side may be busy with a checkpoint, and old entries lie on the disk.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Self) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let ledger = self.clone();
+        let reading = tokio::task::spawn_blocking(move || read(&ledger));
+        reading.await.map_err(Error::ReadEnded)?
     }
 
     /// One account.

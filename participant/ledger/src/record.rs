@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use covenant_journal::{Force, HeadRef, Records};
 use covenant_proto::log::v1::LedgerRecordKind as Kind;
-use covenant_rules::{Floor, Incarnation, Lineage, Lsn, Operator, TransactionId, UnixMillis, Xid};
+use covenant_rules::{Floor, Incarnation, Lineage, Lsn, Name, Operator, TransactionId, UnixMillis, Xid};
 
 use crate::account::{Account, AccountName, OpenSpec};
 use crate::operation::Movements;
@@ -57,8 +57,13 @@ pub struct Quarantined {
 /// One record of a ledger's log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Record {
-    /// **Forced.** Which log this is.
-    Lineage { lineage: Lineage, made_at: UnixMillis },
+    /// **Forced.** Which log this is, and under which name it joins; a second one, of the same lineage, gives a log
+    /// without a name the one it keeps.
+    Lineage {
+        lineage: Lineage,
+        made_at: UnixMillis,
+        name: Option<Name>,
+    },
     /// **Forced.** One start.
     Incarnation(Incarnation),
     /// **Forced** before YES leaves (P6).

@@ -1,7 +1,6 @@
 //! `covenant.ledger.v1.LedgerService`: shows and opens accounts, and tells nothing that is not durable.
 //!
-//! A caller that goes away changes nothing: what was appended stays so. Reads run on threads that may block, since
-//! old entries lie on the disk.
+//! A caller that goes away changes nothing: what was appended stays so. Reads run on threads that may block.
 
 use covenant_codec::ids;
 use covenant_proto::ledger::v1 as proto;
@@ -35,10 +34,8 @@ impl LedgerService {
         &self,
         read: impl FnOnce(&Ledger) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Status> {
-        let ledger = self.ledger.clone();
-        let reading = tokio::task::spawn_blocking(move || read(&ledger));
-        let result = reading.await.map_err(|error| status::read_ended(&error))?;
-        result.map_err(|error| status::from_error(&error))
+        let reading = self.ledger.read(read).await;
+        reading.map_err(|error| status::from_error(&error))
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::btree_map::Entry as Slot;
 use std::sync::Arc;
 
 use covenant_journal::Head;
-use covenant_rules::{Floor, Incarnation, Lineage, Lsn, TransactionId, UnixMillis, Xid};
+use covenant_rules::{Floor, Incarnation, Lineage, Lsn, Name, TransactionId, UnixMillis, Xid};
 
 use crate::account::{Account, AccountName};
 use crate::accounts::{Books, Posted};
@@ -50,6 +50,8 @@ impl Inconsistent {
 pub(crate) struct State {
     /// Which log this is, and when it was made.
     pub(crate) lineage: Option<(Lineage, UnixMillis)>,
+    /// The name under which it joins; `None` until a start gives one.
+    pub(crate) name: Option<Name>,
     /// Every start, ascending.
     pub(crate) incarnations: Vec<Incarnation>,
     /// Starts after the last one whose records are damaged: their counters are taken too.
@@ -85,12 +87,11 @@ impl State {
     /// [`Inconsistent`]: the record does not follow; nothing changed.
     pub(crate) fn apply(&mut self, record: &Record, source: Source) -> Result<Option<Entry>, Inconsistent> {
         match record {
-            Record::Lineage { lineage, made_at } => {
-                if let Some((known, _)) = self.lineage {
-                    return Err(Inconsistent(format!("a second LINEAGE, {lineage} after {known}")));
-                }
-                self.lineage = Some((*lineage, *made_at));
-            }
+            Record::Lineage {
+                lineage,
+                made_at,
+                name,
+            } => self.identify(*lineage, *made_at, name.as_ref())?,
             Record::Incarnation(incarnation) => self.start(*incarnation)?,
             Record::Prepared(prepared) => self.prepare(prepared)?,
             Record::Committed {
@@ -159,9 +160,11 @@ impl State {
 
     /// The records of a checkpoint: their fold, over the same entries, is this state.
     pub(crate) fn checkpoint(&self) -> impl Iterator<Item = Record> {
-        let lineage = self
-            .lineage
-            .map(|(lineage, made_at)| Record::Lineage { lineage, made_at });
+        let lineage = self.lineage.map(|(lineage, made_at)| Record::Lineage {
+            lineage,
+            made_at,
+            name: self.name.clone(),
+        });
         let account = |(name, account): (&AccountName, &Account)| {
             // What is pending comes back with the PREPARED records.
             let Account {
@@ -218,6 +221,23 @@ impl State {
                 }),
                 Phase::Committed { .. } | Phase::ByHand { .. } => None,
             })
+    }
+
+    fn identify(
+        &mut self,
+        lineage: Lineage,
+        made_at: UnixMillis,
+        name: Option<&Name>,
+    ) -> Result<(), Inconsistent> {
+        match self.lineage {
+            None => self.lineage = Some((lineage, made_at)),
+            Some((known, _)) if known == lineage && self.name.is_none() && name.is_some() => {}
+            Some((known, _)) => {
+                return Err(Inconsistent(format!("a second LINEAGE, {lineage} after {known}")));
+            }
+        }
+        self.name = name.cloned();
+        Ok(())
     }
 
     fn start(&mut self, incarnation: Incarnation) -> Result<(), Inconsistent> {

@@ -9,14 +9,23 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::account::NameError;
-use crate::accounts::{CloseRefusal, OpenRefusal};
+use crate::accounts::{CloseRefusal, MAX_ACCOUNTS, OpenRefusal};
 use crate::error::Error;
 use crate::page::PageError;
 
 const DOMAIN: &str = "covenant";
 
 fn status(code: Code, reason: &str, error: &impl std::error::Error) -> Status {
-    let details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new());
+    with_metadata(code, reason, error, HashMap::new())
+}
+
+fn with_metadata(
+    code: Code,
+    reason: &str,
+    error: &impl std::error::Error,
+    metadata: HashMap<String, String>,
+) -> Status {
+    let details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
     Status::with_error_details(code, error.to_string(), details)
 }
 
@@ -38,34 +47,38 @@ pub(crate) fn from_page(error: &PageError) -> Status {
     status(Code::InvalidArgument, reason, error)
 }
 
+/// A bound that is reached: its name is the reason, and stands with its value in the metadata.
+fn exhausted(bound: &str, value: usize, error: &Error) -> Status {
+    let metadata = [("bound", bound.to_owned()), ("value", value.to_string())];
+    let metadata = metadata.map(|(key, value)| (key.to_owned(), value));
+    with_metadata(Code::ResourceExhausted, bound, error, HashMap::from(metadata))
+}
+
 pub(crate) fn from_error(error: &Error) -> Status {
     let (code, reason) = match error {
         Error::Open(OpenRefusal::Exists(..)) => (Code::AlreadyExists, "ACCOUNT_EXISTS"),
         Error::Open(OpenRefusal::Negative(..)) => (Code::InvalidArgument, "AMOUNT_NEGATIVE"),
         Error::Open(OpenRefusal::Overflow(..)) => (Code::FailedPrecondition, "OVERFLOW"),
-        Error::Open(OpenRefusal::TooMany(_)) => (Code::ResourceExhausted, "MAX_ACCOUNTS"),
+        Error::Open(OpenRefusal::TooMany(_)) => return exhausted("MAX_ACCOUNTS", MAX_ACCOUNTS, error),
         Error::Close(CloseRefusal::NotFound(_)) | Error::NoAccount(_) => {
             (Code::NotFound, "ACCOUNT_NOT_FOUND")
         }
         Error::Close(CloseRefusal::NotEmpty(..)) => (Code::FailedPrecondition, "ACCOUNT_NOT_EMPTY"),
         Error::Close(CloseRefusal::Held(_)) => (Code::FailedPrecondition, "ACCOUNT_HELD"),
         Error::NoSuchPlace { .. } => (Code::InvalidArgument, "INVALID_PAGE_TOKEN"),
-        Error::Backlogged { .. } => (Code::ResourceExhausted, "MAX_BACKLOG_BYTES"),
+        Error::Backlogged { bound, .. } => return exhausted("MAX_BACKLOG_BYTES", *bound, error),
         Error::Journal(_)
         | Error::Record { .. }
         | Error::Unreadable { .. }
         | Error::NoLineage
+        | Error::OtherName { .. }
         | Error::Entry { .. }
         | Error::Random(_)
         | Error::OpenEnded
+        | Error::ReadEnded(_)
         | Error::UnknownBranch(_)
         | Error::WrongState { .. }
         | Error::SecondEffect { .. } => (Code::Internal, "INTERNAL"),
     };
     status(code, reason, error)
-}
-
-/// A read whose thread panicked.
-pub(crate) fn read_ended(error: &tokio::task::JoinError) -> Status {
-    status(Code::Internal, "INTERNAL", error)
 }

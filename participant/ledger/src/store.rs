@@ -10,14 +10,13 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use covenant_fault::CrashPlan;
 use covenant_journal::{Image, Journal, Opened, Options as JournalOptions, Replay, Replayed};
-use covenant_rules::{Incarnation, Lineage, Lsn, UnixMillis};
+use covenant_rules::{Incarnation, Lineage, Lsn, Name, UnixMillis};
 
 use crate::crash::Armed;
 use crate::error::Error;
@@ -41,6 +40,9 @@ pub type Clock = Arc<dyn Fn() -> UnixMillis + Send + Sync>;
 /// How to open a ledger.
 #[derive(Clone)]
 pub struct Options {
+    /// The name under which the ledger joins: the first one that a directory is opened with stays its own, and another
+    /// one is refused. `None`, the default, asks for none.
+    pub name: Option<Name>,
     /// Crash points of the resource; empty by default.
     pub crash: CrashPlan,
     /// Wall time; the system's by default.
@@ -54,6 +56,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            name: None,
             crash: CrashPlan::default(),
             clock: Arc::new(system_time),
             checkpoint_records: CHECKPOINT_RECORDS,
@@ -81,8 +84,6 @@ pub(crate) struct Inner {
     checkpoint_records: u64,
     live: Mutex<Live>,
     folded: Mutex<Folded>,
-    /// The highest LSN that somebody here has waited for and got.
-    seen_durable: AtomicU64,
     checkpoint_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -91,7 +92,7 @@ impl Ledger {
     ///
     /// # Errors
     /// What the journal says of directories, of damaged bytes and of a lost tail; [`Error::Record`], [`Error::Unreadable`],
-    /// [`Error::NoLineage`] and [`Error::Entry`] for a log that is damaged where it counts.
+    /// [`Error::NoLineage`] and [`Error::Entry`] for a log that is damaged where it counts; [`Error::OtherName`].
     pub async fn open(directory: &Path, options: Options) -> Result<Self, Error> {
         let directory = directory.to_owned();
         Self::open_with(options, move |options| Journal::open(&directory, options)).await
@@ -165,10 +166,11 @@ impl Ledger {
 /// # Panics
 /// If a change panicked before under this lock: what it guards cannot be trusted any more.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    match mutex.lock() {
-        Ok(guard) => guard,
-        Err(_) => panic!("a change of the ledger panicked before; start the process again"),
-    }
+    mutex.lock().unwrap_or_else(|_| panicked_before())
+}
+
+fn panicked_before() -> ! {
+    panic!("a change of the ledger panicked before; start the process again");
 }
 
 impl Inner {
@@ -197,14 +199,7 @@ impl Inner {
         let replayed = live.appended();
         let now = (options.clock)();
         let folded = Folded::new(live.state.clone(), replayed, archive, waiting);
-        if created {
-            let lineage = Lineage(uuid::Uuid::new_v4().as_u128());
-            live.append(Record::Lineage {
-                lineage,
-                made_at: now,
-            })?;
-        }
-        let (lineage, _) = live.state.lineage.ok_or(Error::NoLineage)?;
+        let lineage = identify(&mut live, created, options.name, now)?;
         let bits = getrandom::u64().map_err(Error::Random)?;
         let incarnation = Incarnation {
             counter: live.state.next_counter(),
@@ -219,7 +214,6 @@ impl Inner {
             checkpoint_records: options.checkpoint_records.max(1),
             live: Mutex::new(live),
             folded: Mutex::new(folded),
-            seen_durable: AtomicU64::new(0),
             checkpoint_thread: Mutex::new(None),
         };
         Ok((inner, start))
@@ -232,8 +226,6 @@ impl Inner {
     /// Completes when the record is durable; reads that begin after it see it.
     pub(crate) async fn wait_durable(&self, lsn: Lsn) {
         self.journal.wait_durable(lsn).await;
-        // A waiter may be completed a moment before the journal's position rises.
-        self.seen_durable.fetch_max(lsn, Ordering::AcqRel);
     }
 
     /// Works on the live state, under its lock, and then brings the folded side up if much waits for it.
@@ -259,10 +251,7 @@ impl Inner {
 
     /// The lock of the folded side is always taken before the live side's.
     fn fold(&self, folded: &mut Folded) -> Result<(), Error> {
-        let durable = self
-            .journal
-            .durable_lsn()
-            .max(self.seen_durable.load(Ordering::Acquire));
+        let durable = self.journal.durable_lsn();
         let ready: Vec<(Lsn, Record)> = {
             let mut live = lock(&self.live);
             let count = live.unfolded.partition_point(|(lsn, _)| *lsn <= durable);
@@ -276,8 +265,10 @@ impl Inner {
 
     /// Somebody who reads or writes a checkpoint folds as well: then there is nothing to do here.
     fn fold_if_free(self: &Arc<Self>) {
-        let Ok(mut folded) = self.folded.try_lock() else {
-            return;
+        let mut folded = match self.folded.try_lock() {
+            Ok(folded) => folded,
+            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::Poisoned(_)) => panicked_before(),
         };
         if let Err(error) = self.fold(&mut folded) {
             // The live state took the same records: going on would serve what the log does not say.
@@ -327,6 +318,30 @@ impl Inner {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Makes the log's identity where it has none, and binds the name to it; nothing is written where that is refused.
+fn identify(live: &mut Live, created: bool, asked: Option<Name>, now: UnixMillis) -> Result<Lineage, Error> {
+    let (lineage, made_at) = match live.state.lineage {
+        Some(known) => known,
+        None if created => (Lineage(uuid::Uuid::new_v4().as_u128()), now),
+        None => return Err(Error::NoLineage),
+    };
+    if let (Some(found), Some(asked)) = (&live.state.name, &asked)
+        && found != asked
+    {
+        let (found, asked) = (found.clone(), asked.clone());
+        return Err(Error::OtherName { found, asked });
+    }
+    if created || (live.state.name.is_none() && asked.is_some()) {
+        let name = asked;
+        live.append(Record::Lineage {
+            lineage,
+            made_at,
+            name,
+        })?;
+    }
+    Ok(lineage)
 }
 
 /// Takes every record of the replay into the live state; the entries that they made.

@@ -9,7 +9,7 @@ use covenant_codec::{MAX_OPERATOR_WHO_BYTES, MAX_OPERATOR_WHY_BYTES};
 use covenant_journal::{Envelope, Head};
 use covenant_proto::log::v1 as proto;
 use covenant_proto::log::v1::LedgerRecordKind as Kind;
-use covenant_rules::{Floor, Incarnation, Lineage, Lsn, Operator, TransactionId, UnixMillis, Xid};
+use covenant_rules::{Floor, Incarnation, Lineage, Lsn, Name, Operator, TransactionId, UnixMillis, Xid};
 use prost::Message;
 
 use crate::account::{Account, AccountName, OpenSpec};
@@ -20,7 +20,11 @@ impl Record {
     /// Appends the payload to the buffer.
     pub(crate) fn write(&self, buffer: &mut Vec<u8>) {
         match self {
-            Self::Lineage { lineage, made_at } => put(&lineage_message(*lineage, *made_at), buffer),
+            Self::Lineage {
+                lineage,
+                made_at,
+                name,
+            } => put(&lineage_message(*lineage, *made_at, name.as_ref()), buffer),
             Self::Incarnation(Incarnation { counter, bits }) => {
                 let (counter, bits) = (*counter, *bits);
                 put(&proto::LedgerIncarnation { counter, bits }, buffer);
@@ -51,7 +55,7 @@ impl Record {
         let payload = &*envelope.payload;
         Ok(match about.kind {
             Kind::Unspecified => return Err("its kind is 0".to_owned()),
-            Kind::Lineage => lineage(&get(payload)?),
+            Kind::Lineage => lineage(&get(payload)?)?,
             Kind::Incarnation => {
                 let proto::LedgerIncarnation { counter, bits } = get(payload)?;
                 Self::Incarnation(Incarnation { counter, bits })
@@ -98,12 +102,13 @@ impl Record {
     }
 }
 
-fn lineage_message(lineage: Lineage, made_at_ms: UnixMillis) -> proto::LedgerLineage {
+fn lineage_message(lineage: Lineage, made_at_ms: UnixMillis, name: Option<&Name>) -> proto::LedgerLineage {
     let (lineage_high, lineage_low) = halves(lineage);
     proto::LedgerLineage {
         lineage_high,
         lineage_low,
         made_at_ms,
+        name: name.map(Name::to_string).unwrap_or_default(),
     }
 }
 
@@ -305,10 +310,16 @@ impl About {
     }
 }
 
-fn lineage(lineage: &proto::LedgerLineage) -> Record {
-    let made_at = lineage.made_at_ms;
-    let lineage = whole(lineage.lineage_high, lineage.lineage_low);
-    Record::Lineage { lineage, made_at }
+fn lineage(stored: &proto::LedgerLineage) -> Result<Record, String> {
+    let name = match &*stored.name {
+        "" => None,
+        text => Some(Name::new(text).map_err(|error| format!("its name: {error}"))?),
+    };
+    Ok(Record::Lineage {
+        lineage: whole(stored.lineage_high, stored.lineage_low),
+        made_at: stored.made_at_ms,
+        name,
+    })
 }
 
 fn floor(floor: &proto::LedgerFloor) -> Record {

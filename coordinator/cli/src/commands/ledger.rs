@@ -137,6 +137,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
 /// Opens the journal, replays it, and opens the accounts that are not there.
 async fn open(args: &Args, crash: covenant_fault::CrashPlan) -> Result<Ledger, Failure> {
     let options = Options {
+        name: Some(args.name.clone()),
         crash,
         checkpoint_records: args.checkpoint_records,
         ..Options::default()
@@ -205,6 +206,7 @@ async fn run_until(
 fn failure(error: &Error) -> Failure {
     match error {
         Error::Journal(error) => servers::journal_failure(error),
+        Error::OtherName { .. } => Failure::usage("DATA_DIRECTORY", servers::one_line(error)),
         Error::Open(error) => Failure::new(Exit::WrongState, "OPEN_ACCOUNT", format!("--open: {error}")),
         other => Failure::internal("LEDGER", servers::one_line(other)),
     }

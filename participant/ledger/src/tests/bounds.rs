@@ -158,3 +158,73 @@ async fn a_directory_serves_one_ledger_at_a_time() {
     ));
     ledger.close().unwrap();
 }
+
+#[test]
+fn the_last_account_opens_and_the_next_is_refused_by_the_bound() {
+    let mut books = Books::default();
+    books.open(&"a0=0:THB".parse().unwrap()).unwrap();
+    let held = Account::empty("THB".parse().unwrap());
+    // The two system accounts of the currency count.
+    for number in 1..MAX_ACCOUNTS - 3 {
+        books.put(name(&format!("a{number}")), held.clone());
+    }
+    books.open(&"last=0:THB".parse().unwrap()).unwrap();
+    assert_eq!(books.len(), MAX_ACCOUNTS);
+    for spec in ["more=0:THB", "more=0:USD"] {
+        let refused = books.open(&spec.parse().unwrap()).unwrap_err();
+        assert_eq!(refused, OpenRefusal::TooMany(MAX_ACCOUNTS));
+    }
+}
+
+/// How long what the test holds back may keep the others waiting.
+const HOLD_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The story: a checkpoint of a million accounts held up every call of the process, because an account was opened.
+#[tokio::test]
+async fn opening_an_account_does_not_wait_on_an_async_thread_for_the_folded_side() {
+    let ledger = ledger(&MemoryImage::new()).await;
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (held, holding) = tokio::sync::oneshot::channel();
+    let holder = std::thread::spawn({
+        let ledger = ledger.clone();
+        move || {
+            let folded = ledger.inner.folded().unwrap();
+            held.send(()).unwrap();
+            let in_time = released.recv_timeout(HOLD_TIMEOUT).is_ok();
+            drop(folded);
+            in_time
+        }
+    });
+    holding.await.unwrap();
+    let spec = "dave=1:THB".parse().unwrap();
+    let lsn = ledger.journal().next_lsn();
+    let others = async {
+        ledger.journal().wait_durable(lsn).await;
+        // By then the opening has been polled with its record durable.
+        for _ in 0..16 {
+            tokio::task::yield_now().await;
+        }
+        release.send(()).unwrap();
+    };
+    let (opened, ()) = tokio::join!(ledger.open_account(&spec), others);
+    assert!(opened.unwrap().1);
+    assert!(holder.join().unwrap(), "the async thread was held up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_panicked_is_no_busy_fold() {
+    let ledger = ledger(&MemoryImage::new()).await;
+    let poisoned = ledger.clone();
+    let panicked = std::thread::spawn(move || {
+        let _folded = poisoned.inner.folded().unwrap();
+        panic!("planted");
+    });
+    assert!(panicked.join().is_err());
+    // Sooner or later a change folds what waits.
+    let changes = tokio::spawn(async move {
+        for seq in 1..2_000 {
+            vote(&ledger, seq, &format!("T{seq}"), &single("bob", 1)).await;
+        }
+    });
+    assert!(changes.await.is_err_and(|error| error.is_panic()), "it went on");
+}

@@ -94,6 +94,7 @@ fn log(nexts: Vec<Next>) -> Vec<Record> {
     });
     let mut records = vec![Record::Lineage {
         lineage: covenant_rules::Lineage(3),
+        name: None,
         made_at: 4,
     }];
     records.extend(opened);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use covenant_journal::{Envelope, Head, Records};
-use covenant_rules::{Floor, Incarnation, Lineage, Operator, TransactionId, Xid};
+use covenant_rules::{Floor, Incarnation, Lineage, Name, Operator, TransactionId, Xid};
 use proptest::prelude::*;
 
 use super::books::name;
@@ -90,7 +90,13 @@ fn records() -> impl Strategy<Value = Record> {
         prop::collection::vec(any::<u8>(), 0..300),
     );
     prop_oneof![
-        (lineage(), any::<u64>()).prop_map(|(lineage, made_at)| Record::Lineage { lineage, made_at }),
+        (lineage(), any::<u64>(), proptest::option::of("[a-z]{1,64}")).prop_map(
+            |(lineage, made_at, name)| Record::Lineage {
+                lineage,
+                made_at,
+                name: name.map(|name| Name::new(&name).unwrap()),
+            }
+        ),
         (any::<u64>(), any::<u64>())
             .prop_map(|(counter, bits)| Record::Incarnation(Incarnation { counter, bits })),
         prepared(),

@@ -250,3 +250,18 @@ async fn holds_are_listed_oldest_first_page_by_page() {
     assert_eq!(found, expected);
     ledger.abort(xid(1)).await.unwrap();
 }
+
+/// A status for a full ledger names the bound and its value, as a program reads them.
+#[test]
+fn a_bound_that_is_reached_is_named_with_its_value() {
+    let full = Error::Open(OpenRefusal::TooMany(MAX_ACCOUNTS));
+    let status = crate::status::from_error(&full);
+    assert_eq!(
+        reason(&status),
+        (Code::ResourceExhausted, "MAX_ACCOUNTS".to_owned())
+    );
+    let metadata = status.get_details_error_info().unwrap().metadata;
+    assert_eq!(metadata["bound"], "MAX_ACCOUNTS");
+    assert_eq!(metadata["value"], MAX_ACCOUNTS.to_string());
+    assert!(status.message().contains(&MAX_ACCOUNTS.to_string()), "{status:?}");
+}
