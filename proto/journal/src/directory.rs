@@ -73,16 +73,25 @@ pub struct Directory {
 /// the snapshots that it can do without.
 ///
 /// # Errors
-/// All that [`Error`] says of directories; the directory is then as it was, but for its lock file.
+/// All that [`Error`] says of directories; the directory is then as it was, but for its lock file, and that one too
+/// goes after [`Error::NotOnDisk`].
 pub fn prepare(path: &Path, role: &str) -> Result<Directory, Error> {
-    make_directory(path)?;
+    let mut made = Vec::new();
+    make_directory(path, &mut made)?;
     require_ours(path)?;
-    let lock = take_lock(path)?;
-    // On a file system that keeps its files only in memory the next start would be refused; so is the first,
-    // before anything is promised there.
     let lock_path = path.join(LOCK);
-    lock.sync_data().map_err(Error::io("sync", &lock_path))?;
-    drop_from_cache(&lock, &lock_path)?;
+    let lock_is_new = !lock_path.exists();
+    let lock = take_lock(path)?;
+    if let Err(refused) = require_disk(&lock, path) {
+        // What cannot be removed stays: the refusal says what matters.
+        if lock_is_new {
+            let _ = fs::remove_file(&lock_path);
+        }
+        for path in made.iter().rev() {
+            let _ = fs::remove_dir(path);
+        }
+        return Err(refused);
+    }
     let making = match read_format(path, role)? {
         Some(format) if !format.making => None,
         Some(_) | None => Some(begin_making(path, role)?),
@@ -107,6 +116,20 @@ pub fn prepare(path: &Path, role: &str) -> Result<Directory, Error> {
     })
 }
 
+/// On a file system that keeps its files only in memory the next start would be refused; so is the first, before
+/// anything is promised there. The lock file, just written, is what it is tried with.
+fn require_disk(lock: &File, path: &Path) -> Result<(), Error> {
+    let lock_path = path.join(LOCK);
+    lock.sync_data().map_err(Error::io("sync", &lock_path))?;
+    match drop_from_cache(lock, &lock_path) {
+        Ok(_) => Ok(()),
+        Err(Error::StillCached { .. } | Error::CannotTellCached { .. }) => Err(Error::NotOnDisk {
+            path: path.to_path_buf(),
+        }),
+        Err(other) => Err(other),
+    }
+}
+
 fn sync_directory(path: &Path) -> Result<(), Error> {
     File::open(path)
         .and_then(|directory| directory.sync_all())
@@ -118,7 +141,8 @@ fn sync_parent(path: &Path) -> Result<(), Error> {
     path.parent().map_or(Ok(()), sync_directory)
 }
 
-fn make_directory(path: &Path) -> Result<(), Error> {
+/// Makes the directory and its parents where they are missing, and notes those, the highest first.
+fn make_directory(path: &Path, made: &mut Vec<PathBuf>) -> Result<(), Error> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Error::NotADirectory {
@@ -126,9 +150,10 @@ fn make_directory(path: &Path) -> Result<(), Error> {
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                make_directory(parent)?;
+                make_directory(parent, made)?;
             }
             fs::create_dir(path).map_err(Error::io("create directory", path))?;
+            made.push(path.to_path_buf());
             sync_directory(path)?;
             sync_parent(path)
         }

@@ -100,6 +100,16 @@ pub enum Error {
         /// The file that was asked about.
         path: PathBuf,
     },
+    /// The data directory lies on a file system that keeps its files in memory, or cannot tell whether it does.
+    #[error(
+        "data directory {} is not on a disk: its file system keeps files only in memory, or cannot tell whether what \
+         is read is on the disk (tmpfs keeps nothing durable); name a directory on a disk",
+        path.display()
+    )]
+    NotOnDisk {
+        /// The data directory.
+        path: PathBuf,
+    },
     /// A value went to `blobs/`, which nothing syncs.
     #[error(
         "{} holds {found:?}: a page outgrew the log file and is not durable; keep the directory, \

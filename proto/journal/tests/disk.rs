@@ -235,13 +235,18 @@ fn the_lock_goes_with_the_last_reader() {
 fn a_file_system_in_memory_is_refused_at_the_first_start() {
     // POSIX shared memory of Linux is a tmpfs.
     let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
-    let refused = refusal(&in_memory.path().join("data"), ROLE);
-    let expected = matches!(
-        refused,
-        Error::CannotTellCached { .. } | Error::StillCached { .. }
-    );
-    assert!(expected, "{refused}");
+    let refused = refusal(&in_memory.path().join("a/b/data"), ROLE);
+    assert!(matches!(refused, Error::NotOnDisk { .. }), "{refused}");
     assert!(refused.to_string().contains("tmpfs"), "{refused}");
+    let left = || fs::read_dir(in_memory.path()).unwrap().count();
+    assert_eq!(left(), 0, "a refused start left something");
+    let refused = refusal(in_memory.path(), ROLE);
+    assert!(matches!(refused, Error::NotOnDisk { .. }), "{refused}");
+    assert_eq!(
+        left(),
+        0,
+        "a refused start left something in a directory that was there"
+    );
 }
 
 /// The story: sled punches holes where it frees segments; a page in a hole was taken for one that stays cached, and
