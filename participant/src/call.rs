@@ -1,4 +1,4 @@
-//! One call of the resource, repeated until it is answered (R4), as the event of its completion.
+//! One call of the resource, repeated until it is answered (RC4), as the event of its completion.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -7,7 +7,7 @@
 //!
 //! The loop is one `poll` without an `await` in it: it never waits for a send or a force. It takes what is there, up
 //! to [`MAX_INPUTS_PER_FRAME`] inputs, and then hands over one frame. Resource calls are polled once in the order in
-//! which the machine asked for them, before anything else happens (R8). A session that does not take its
+//! which the machine asked for them, before anything else happens (RC8). A session that does not take its
 //! frames is cut; joining again repeats what is due.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -309,7 +309,7 @@ impl<R: Resource> Driver<R> {
         }
     }
 
-    /// Makes a call and polls it once, at once: the order of calls is the order of appends (R8).
+    /// Makes a call and polls it once, at once: the order of calls is the order of appends (RC8).
     fn call(&mut self, cx: &mut Context<'_>, call: Call) {
         let mut running = call::run(Arc::clone(&self.resource), call, self.backoff);
         match running.as_mut().poll(cx) {

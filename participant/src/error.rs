@@ -9,7 +9,7 @@ use covenant_rules::participant::Refusal;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The resource does not know the result of a call: the driver calls again (R4).
+    /// The resource does not know the result of a call: the driver calls again (RC4).
     #[error("the resource does not know the result of the call; the same call is safe to repeat")]
     Resource(#[source] Box<dyn StdError + Send + Sync>),
     /// The coordinator's address cannot be used.
@@ -21,9 +21,9 @@ pub enum Error {
         #[source]
         source: Option<tonic::transport::Error>,
     },
-    /// The resource breaks R5: what it recovered and what it lists as in doubt differ.
+    /// The resource breaks RC5: what it recovered and what it lists as in doubt differ.
     #[error(
-        "R5: start() returned {recovered} prepared branches, in_doubt() lists {listed}; both must be the same \
+        "RC5: start() returned {recovered} prepared branches, in_doubt() lists {listed}; both must be the same \
          branches before the participant may join"
     )]
     Contract {
@@ -76,7 +76,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// How a [`Resource`](crate::Resource) says that it does not know the result of a call (R4).
+    /// How a [`Resource`](crate::Resource) says that it does not know the result of a call (RC4).
     pub fn resource(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Resource(source.into())
     }

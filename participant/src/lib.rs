@@ -1,6 +1,6 @@
 //! The participant SDK: a [`Resource`], and the driver that joins it to a coordinator.
 //!
-//! A program implements [`Resource`] (contract R1 to R13 in its docs), checks it with [`suite`], and gives it to
+//! A program implements [`Resource`] (contract RC1 to RC13 in its docs), checks it with [`suite`], and gives it to
 //! [`Participant::start`]. From there the driver does everything else: it dials, joins and joins again with jittered
 //! pauses of at most a second, votes, acknowledges, inquires for what is in doubt and reports what was decided by hand.
 //! The rules are `covenant_rules::participant`; this crate adds time, sockets and the calls.
@@ -10,7 +10,7 @@
 //! # Quick start
 //!
 //! Seats of one flight; one operation takes one seat. (Memory is no durable store: a real resource forces its
-//! records before it answers, see R1.)
+//! records before it answers, see RC1.)
 //!
 //! ```no_run
 //! use std::{collections::BTreeMap, sync::{Arc, Mutex}, time::Duration};
@@ -26,7 +26,7 @@
 //! }
 //!
 //! impl Resource for Flight {
-//!     // A real one makes a random lineage once, and at every start forces counter + 1 with new random bits (R13).
+//!     // A real one makes a random lineage once, and at every start forces counter + 1 with new random bits (RC13).
 //!     async fn start(&self) -> Result<Recovered, Error> {
 //!         let incarnation = Incarnation { counter: 1, bits: 4 };
 //!         let identity = Identity { lineage: Lineage(7), incarnation };

@@ -21,7 +21,7 @@ impl Participant {
     ///
     /// # Errors
     /// [`Error::Address`] for a coordinator address that is none, [`Error::Resource`] if the resource does not start,
-    /// [`Error::Contract`] if it breaks R5.
+    /// [`Error::Contract`] if it breaks RC5.
     pub async fn start<R: Resource>(config: Config, resource: Arc<R>) -> Result<Handle, Error> {
         let endpoint = config.endpoint()?;
         let recovered = resource.start().await?;
@@ -36,7 +36,7 @@ impl Participant {
     }
 }
 
-/// R5: new work may come only when every prepared branch holds again.
+/// RC5: new work may come only when every prepared branch holds again.
 fn check_holds(recovered: &Recovered, in_doubt: Vec<InDoubt>) -> Result<(), Error> {
     let prepared: BTreeSet<InDoubt> = recovered.branches.iter().filter_map(prepared).collect();
     let listed: BTreeSet<InDoubt> = in_doubt.into_iter().collect();

@@ -32,38 +32,39 @@ impl From<&Branch> for InDoubt {
 
 /// Something that can prepare, commit and abort its share of a transaction.
 ///
-/// The numbered contract; [`suite`](crate::suite) tests what can be tested from outside.
+/// The numbered contract (R1 to R7 are rules of section 7); [`suite`](crate::suite) tests what can be tested from
+/// outside.
 ///
-/// * **R1, completion is durability.** `Ok(Vote::Yes)` from `prepare` means that PREPARED is durable; `Ok` from
+/// * **RC1, completion is durability.** `Ok(Vote::Yes)` from `prepare` means that PREPARED is durable; `Ok` from
 ///   `commit` that effect and COMMITTED are, from `resolve` that HEURISTIC_x and its effect are, from `forget` that
 ///   FORGOTTEN is. A result that a failed force leaves unknown is never `Ok`.
-/// * **R2, repeatable.** A call with the same xid may come again, after an `Err` or a restart, and answers the same
+/// * **RC2, repeatable.** A call with the same xid may come again, after an `Err` or a restart, and answers the same
 ///   with no second effect and no second hold.
-/// * **R3, one at a time.** The driver has at most one call per branch under way; calls of different branches
+/// * **RC3, one at a time.** The driver has at most one call per branch under way; calls of different branches
 ///   overlap freely.
-/// * **R4, `Err` is "not known".** Never a vote, never an outcome. The driver calls again with back-off until it gets
+/// * **RC4, `Err` is "not known".** Never a vote, never an outcome. The driver calls again with back-off until it gets
 ///   an answer: what can never work (an operation that does not decode) is a NO.
-/// * **R5, holds survive.** What a prepared branch holds is back before `start` returns, and `in_doubt` lists exactly
+/// * **RC5, holds survive.** What a prepared branch holds is back before `start` returns, and `in_doubt` lists exactly
 ///   the prepared branches.
-/// * **R6, record before release.** `abort` appends ABORTED before it releases. It is lazy: `Ok` does not wait for a
+/// * **RC6, record before release.** `abort` appends ABORTED before it releases. It is lazy: `Ok` does not wait for a
 ///   force. Of a branch that is not known it does nothing and is `Ok`. Nothing is kept of an aborted branch.
-/// * **R7, one atomic unit.** The effect, its entries and COMMITTED become durable together, and once.
-/// * **R8, effects are ordered.** Whatever a call decides in memory it does before it first waits: the driver polls
+/// * **RC7, one atomic unit.** The effect, its entries and COMMITTED become durable together, and once.
+/// * **RC8, effects are ordered.** Whatever a call decides in memory it does before it first waits: the driver polls
 ///   each call once before it makes the next one, so the order of calls is the order of appends and of changes
 ///   of state. A `prepare` after a `commit` may build on its effect; outsiders see the effect when it is durable.
-/// * **R9, once per transaction.** While it keeps an entry of an effect (by `commit` or `resolve`), `prepare` of
+/// * **RC9, once per transaction.** While it keeps an entry of an effect (by `commit` or `resolve`), `prepare` of
 ///   another xid with that transaction id is NO(`DUPLICATE_TRANSACTION`), also after `floor` and restarts (P2).
-/// * **R10, floors.** After `floor` COMMITTED and FORGOTTEN branches of that lineage below it may be dropped, once
+/// * **RC10, floors.** After `floor` COMMITTED and FORGOTTEN branches of that lineage below it may be dropped, once
 ///   the floor itself is durable; PREPARED and HEURISTIC_x ones never (section 6).
-/// * **R11, heuristics.** `resolve` is forced before holds or effects change, and who, when and why stand in its
+/// * **RC11, heuristics.** `resolve` is forced before holds or effects change, and who, when and why stand in its
 ///   record. `forget` keeps whether there was an effect.
-/// * **R12, no trace.** NO and READ_ONLY hold nothing and write nothing.
-/// * **R13, identity.** Each `start` forces an incarnation with a higher counter and new random bits; the lineage
+/// * **RC12, no trace.** NO and READ_ONLY hold nothing and write nothing.
+/// * **RC13, identity.** Each `start` forces an incarnation with a higher counter and new random bits; the lineage
 ///   stays. `prepare` stores `branch.position`, and `start` returns the highest of each coordinator lineage.
 ///
 /// A resource whose log fails must end its process (section 2): it must not return.
 pub trait Resource: Send + Sync + 'static {
-    /// Does the start-up of section 2: replay, holds back (R5), a new incarnation forced (R13). Called once, first.
+    /// Does the start-up of section 2: replay, holds back (RC5), a new incarnation forced (RC13). Called once, first.
     ///
     /// # Errors
     /// The participant does not start.
@@ -72,25 +73,25 @@ pub trait Resource: Send + Sync + 'static {
     /// Validates, holds, appends PREPARED, forces it; or says NO or READ_ONLY (P2, P4, P5, P6).
     ///
     /// # Errors
-    /// R4.
+    /// RC4.
     fn prepare(&self, branch: Branch) -> impl Future<Output = Result<Vote, Error>> + Send;
 
     /// Applies a prepared branch; completes when effect and COMMITTED are durable (P12, P15).
     ///
     /// # Errors
-    /// R4.
+    /// RC4.
     fn commit(&self, xid: Xid) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Appends ABORTED for a prepared branch, then releases what it holds (P10).
     ///
     /// # Errors
-    /// R4.
+    /// RC4.
     fn abort(&self, xid: Xid) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Commits or aborts a prepared branch by hand (P14, R11).
+    /// Commits or aborts a prepared branch by hand (P14, RC11).
     ///
     /// # Errors
-    /// R4.
+    /// RC4.
     fn resolve(
         &self,
         xid: Xid,
@@ -98,13 +99,13 @@ pub trait Resource: Send + Sync + 'static {
         by: Operator,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Forgets a heuristic (P19, R11).
+    /// Forgets a heuristic (P19, RC11).
     ///
     /// # Errors
-    /// R4.
+    /// RC4.
     fn forget(&self, xid: Xid) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Hears that a floor rose (R10). It must not block: it notes the floor, and a lazy record follows when it suits.
+    /// Hears that a floor rose (RC10). It must not block: it notes the floor, and a lazy record follows when it suits.
     /// It is called for about every frame, so a record for each call would be too many.
     fn floor(&self, lineage: Lineage, floor: Floor);
 

@@ -27,7 +27,7 @@ pub(super) struct Bench<'a, R, F> {
 impl<'a, R: Resource, F: AsyncFn() -> R> Bench<'a, R, F> {
     pub(super) async fn new(open: F, samples: &'a Samples<R>) -> Self {
         let resource = open().await;
-        let recovered = resource.start().await.expect("R13: a fresh store starts");
+        let recovered = resource.start().await.expect("RC13: a fresh store starts");
         assert!(
             recovered.branches.is_empty(),
             "the suite needs a store without branches"
@@ -47,14 +47,14 @@ impl<'a, R: Resource, F: AsyncFn() -> R> Bench<'a, R, F> {
             .expect("a resource is open between restarts")
     }
 
-    /// Drops the resource, opens it again, and checks that holds and list agree (R5).
+    /// Drops the resource, opens it again, and checks that holds and list agree (RC5).
     pub(super) async fn restart(&mut self) {
         drop(self.resource.take());
         let resource = (self.open)().await;
         self.recovered = resource
             .start()
             .await
-            .expect("R13: a store that was used starts again");
+            .expect("RC13: a store that was used starts again");
         self.resource = Some(resource);
         let prepared: BTreeSet<Xid> = self
             .recovered
@@ -66,7 +66,7 @@ impl<'a, R: Resource, F: AsyncFn() -> R> Bench<'a, R, F> {
         assert_eq!(
             self.in_doubt().await,
             prepared,
-            "R5: in_doubt() and start() list the same branches"
+            "RC5: in_doubt() and start() list the same branches"
         );
     }
 
@@ -102,7 +102,7 @@ impl<'a, R: Resource, F: AsyncFn() -> R> Bench<'a, R, F> {
         }
     }
 
-    /// A new branch that voted YES, and that outsiders do not see (R8).
+    /// A new branch that voted YES, and that outsiders do not see (RC8).
     pub(super) async fn prepared(&mut self) -> Branch {
         let before = self.state();
         let yes = Arc::clone(&self.samples.yes);
@@ -112,7 +112,7 @@ impl<'a, R: Resource, F: AsyncFn() -> R> Bench<'a, R, F> {
             Vote::Yes,
             "the sample `yes` votes YES"
         );
-        assert_eq!(self.state(), before, "R8: outsiders do not see what is prepared");
+        assert_eq!(self.state(), before, "RC8: outsiders do not see what is prepared");
         branch
     }
 
@@ -120,21 +120,21 @@ impl<'a, R: Resource, F: AsyncFn() -> R> Bench<'a, R, F> {
         self.resource()
             .prepare(branch.clone())
             .await
-            .expect("R4: prepare knows its result on a sound store")
+            .expect("RC4: prepare knows its result on a sound store")
     }
 
     pub(super) async fn commit(&self, xid: Xid) {
         self.resource()
             .commit(xid)
             .await
-            .expect("R4: commit knows its result on a sound store");
+            .expect("RC4: commit knows its result on a sound store");
     }
 
     pub(super) async fn abort(&self, xid: Xid) {
         self.resource()
             .abort(xid)
             .await
-            .expect("R4: abort knows its result on a sound store");
+            .expect("RC4: abort knows its result on a sound store");
     }
 
     pub(super) async fn resolve(&self, xid: Xid, what: Decision) {
@@ -145,14 +145,14 @@ impl<'a, R: Resource, F: AsyncFn() -> R> Bench<'a, R, F> {
         self.resource()
             .resolve(xid, what, by)
             .await
-            .expect("R4: resolve knows its result on a sound store");
+            .expect("RC4: resolve knows its result on a sound store");
     }
 
     pub(super) async fn forget(&self, xid: Xid) {
         self.resource()
             .forget(xid)
             .await
-            .expect("R4: forget knows its result on a sound store");
+            .expect("RC4: forget knows its result on a sound store");
     }
 
     pub(super) async fn in_doubt(&self) -> BTreeSet<Xid> {
@@ -160,10 +160,10 @@ impl<'a, R: Resource, F: AsyncFn() -> R> Bench<'a, R, F> {
             .resource()
             .in_doubt()
             .await
-            .expect("R5: in_doubt() answers on a sound store");
+            .expect("RC5: in_doubt() answers on a sound store");
         let count = listed.len();
         let set: BTreeSet<Xid> = listed.into_iter().map(|InDoubt { xid, .. }| xid).collect();
-        assert_eq!(set.len(), count, "R2: in_doubt() lists each branch once");
+        assert_eq!(set.len(), count, "RC2: in_doubt() lists each branch once");
         set
     }
 

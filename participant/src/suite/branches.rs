@@ -1,4 +1,4 @@
-//! The rules about branches: R1, R2 and R5 to R12.
+//! The rules about branches: RC1, RC2 and RC5 to RC12.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ pub(super) async fn r1_completion_is_durability<R: Resource>(bench: &mut Bench<'
     assert_eq!(
         bench.recovered(branch.xid),
         Some(&prepared),
-        "R1: a YES survives a restart, with its operation"
+        "RC1: a YES survives a restart, with its operation"
     );
     let before = bench.state();
     bench.commit(branch.xid).await;
     let after = bench.state();
-    assert_ne!(before, after, "R1: the effect of a completed commit is there");
+    assert_ne!(before, after, "RC1: the effect of a completed commit is there");
     bench.restart().await;
     let committed = Some(&RecoveredState::Committed);
     assert_eq!(
         bench.recovered(branch.xid),
         committed,
-        "R1: COMMITTED survives a restart"
+        "RC1: COMMITTED survives a restart"
     );
-    assert_eq!(bench.state(), after, "R1: the effect survives a restart");
+    assert_eq!(bench.state(), after, "RC1: the effect survives a restart");
 }
 
 pub(super) async fn r2_calls_are_repeatable<R: Resource>(bench: &mut Bench<'_, R, impl AsyncFn() -> R>) {
@@ -38,38 +38,38 @@ pub(super) async fn r2_calls_are_repeatable<R: Resource>(bench: &mut Bench<'_, R
     assert_eq!(
         bench.prepare(&branch).await,
         Vote::Yes,
-        "R2: prepare again is YES again"
+        "RC2: prepare again is YES again"
     );
     assert_eq!(
         bench.in_doubt().await.len(),
         1,
-        "R2: prepare again is one branch still"
+        "RC2: prepare again is one branch still"
     );
     bench.commit(branch.xid).await;
     let after = bench.state();
     bench.commit(branch.xid).await;
-    assert_eq!(bench.state(), after, "R2: commit again has no second effect");
+    assert_eq!(bench.state(), after, "RC2: commit again has no second effect");
     bench.restart().await;
     bench.commit(branch.xid).await;
     assert_eq!(
         bench.state(),
         after,
-        "R2: commit again after a restart has no second effect"
+        "RC2: commit again after a restart has no second effect"
     );
 
     let branch = bench.prepared().await;
     bench.abort(branch.xid).await;
     bench.abort(branch.xid).await;
-    assert_eq!(bench.state(), after, "R2: abort again changes nothing");
+    assert_eq!(bench.state(), after, "RC2: abort again changes nothing");
 
     let branch = bench.prepared().await;
     bench.resolve(branch.xid, Decision::Commit).await;
     let after = bench.state();
     bench.resolve(branch.xid, Decision::Commit).await;
-    assert_eq!(bench.state(), after, "R2: resolve again has no second effect");
+    assert_eq!(bench.state(), after, "RC2: resolve again has no second effect");
     bench.forget(branch.xid).await;
     bench.forget(branch.xid).await;
-    assert_eq!(bench.state(), after, "R2: forget again changes nothing");
+    assert_eq!(bench.state(), after, "RC2: forget again changes nothing");
 }
 
 pub(super) async fn r5_holds_survive<R: Resource>(bench: &mut Bench<'_, R, impl AsyncFn() -> R>) {
@@ -82,14 +82,14 @@ pub(super) async fn r5_holds_survive<R: Resource>(bench: &mut Bench<'_, R, impl 
     let held = [branches[0].xid, branches[2].xid];
     assert!(
         bench.in_doubt().await.iter().eq(held.iter()),
-        "R5: in_doubt() lists what is prepared and nothing else"
+        "RC5: in_doubt() lists what is prepared and nothing else"
     );
     bench.restart().await;
-    // An aborted branch may be back: its ABORTED is lazy (R6).
+    // An aborted branch may be back: its ABORTED is lazy (RC6).
     let listed = bench.in_doubt().await;
     assert!(
         held.iter().all(|xid| listed.contains(xid)),
-        "R5: what is prepared is in doubt after a restart"
+        "RC5: what is prepared is in doubt after a restart"
     );
     for xid in listed {
         bench.abort(xid).await;
@@ -116,12 +116,12 @@ pub(super) async fn r5_a_prepared_branch_excludes<R: Resource>(
         let refused = matches!(bench.prepare(&other).await, Vote::No(_));
         assert!(
             refused,
-            "R5: a prepared branch holds (after a restart: {restarted})"
+            "RC5: a prepared branch holds (after a restart: {restarted})"
         );
     }
     bench.abort(holder.xid).await;
     let other = bench.branch(&exclusive);
-    assert_eq!(bench.prepare(&other).await, Vote::Yes, "R6: an abort releases");
+    assert_eq!(bench.prepare(&other).await, Vote::Yes, "RC6: an abort releases");
     bench.abort(other.xid).await;
 }
 
@@ -131,19 +131,19 @@ pub(super) async fn r6_abort_leaves_nothing<R: Resource>(bench: &mut Bench<'_, R
     bench.abort(branch.xid).await;
     assert!(
         bench.in_doubt().await.is_empty(),
-        "R6: an aborted branch is not in doubt"
+        "RC6: an aborted branch is not in doubt"
     );
-    assert_eq!(bench.state(), before, "R6: an aborted branch has no effect");
+    assert_eq!(bench.state(), before, "RC6: an aborted branch has no effect");
     bench.abort(bench.next_xid()).await;
     assert!(
         bench.in_doubt().await.is_empty(),
-        "R6: abort of the unknown does nothing"
+        "RC6: abort of the unknown does nothing"
     );
     let retry = bench.retry(&branch);
     assert_eq!(
         bench.prepare(&retry).await,
         Vote::Yes,
-        "R6: a retry of an aborted transaction can prepare"
+        "RC6: a retry of an aborted transaction can prepare"
     );
     bench.abort(retry.xid).await;
 }
@@ -155,13 +155,13 @@ pub(super) async fn r7_r8_an_effect_is_applied_once<R: Resource>(
     let branch = bench.prepared().await;
     bench.commit(branch.xid).await;
     let after = bench.state();
-    assert_ne!(after, before, "R8: outsiders see what is committed and durable");
+    assert_ne!(after, before, "RC8: outsiders see what is committed and durable");
     for _ in 0..2 {
         bench.restart().await;
         assert_eq!(
             bench.state(),
             after,
-            "R7: effect and COMMITTED are one: a replay applies it once"
+            "RC7: effect and COMMITTED are one: a replay applies it once"
         );
     }
 }
@@ -176,7 +176,7 @@ pub(super) async fn r9_once_per_transaction<R: Resource>(bench: &mut Bench<'_, R
         let vote = bench.prepare(&retry).await;
         assert!(
             is_duplicate(&vote),
-            "R9: after {how} a retry is a duplicate, not {vote:?}"
+            "RC9: after {how} a retry is a duplicate, not {vote:?}"
         );
     }
     bench.restart().await;
@@ -192,14 +192,14 @@ pub(super) async fn r9_once_per_transaction<R: Resource>(bench: &mut Bench<'_, R
     let vote = bench.prepare(&retry).await;
     assert!(
         is_duplicate(&vote),
-        "R9: below the floor a retry is a duplicate still, not {vote:?}"
+        "RC9: below the floor a retry is a duplicate still, not {vote:?}"
     );
     bench.restart().await;
     let retry = bench.retry(&committed);
     let vote = bench.prepare(&retry).await;
     assert!(
         is_duplicate(&vote),
-        "R9: after a restart a retry is a duplicate still, not {vote:?}"
+        "RC9: after a restart a retry is a duplicate still, not {vote:?}"
     );
     bench.forget(by_hand.xid).await;
 }
@@ -220,13 +220,13 @@ pub(super) async fn r10_floors_drop_no_doubt_and_no_heuristic<R: Resource>(
     let later = bench.prepared().await;
     bench.restart().await;
     let kept = matches!(bench.recovered(doubt.xid), Some(RecoveredState::Prepared { .. }));
-    assert!(kept, "R10: a floor never drops a branch in doubt");
+    assert!(kept, "RC10: a floor never drops a branch in doubt");
     let by_hand_kept = bench.recovered(by_hand.xid) == Some(&RecoveredState::Heuristic(Decision::Abort));
-    assert!(by_hand_kept, "R10: a floor never drops a heuristic");
+    assert!(by_hand_kept, "RC10: a floor never drops a heuristic");
     for (lineage, stored) in &bench.recovered.floors {
         assert!(
             *lineage != COORDINATOR || *stored <= floor,
-            "R10: a floor that nobody told: {stored:?}"
+            "RC10: a floor that nobody told: {stored:?}"
         );
     }
     bench.commit(doubt.xid).await;
@@ -243,21 +243,21 @@ pub(super) async fn r11_heuristics_last_until_forgotten<R: Resource>(
         bench.resolve(branch.xid, what).await;
         assert!(
             bench.in_doubt().await.is_empty(),
-            "R11: a resolved branch is not in doubt"
+            "RC11: a resolved branch is not in doubt"
         );
         let after = bench.state();
         let committed = what == Decision::Commit;
         assert_eq!(
             after != before,
             committed,
-            "R11: {what:?} by hand has its effect, and no other"
+            "RC11: {what:?} by hand has its effect, and no other"
         );
         bench.restart().await;
         let by_hand = Some(&RecoveredState::Heuristic(what));
         assert_eq!(
             bench.recovered(branch.xid),
             by_hand,
-            "R11: a heuristic survives a restart"
+            "RC11: a heuristic survives a restart"
         );
         bench.forget(branch.xid).await;
         bench.restart().await;
@@ -265,9 +265,9 @@ pub(super) async fn r11_heuristics_last_until_forgotten<R: Resource>(
         assert_eq!(
             bench.recovered(branch.xid),
             forgotten,
-            "R11: FORGOTTEN keeps whether there was an effect"
+            "RC11: FORGOTTEN keeps whether there was an effect"
         );
-        assert_eq!(bench.state(), after, "R11: forgetting undoes nothing");
+        assert_eq!(bench.state(), after, "RC11: forgetting undoes nothing");
     }
 }
 
@@ -293,11 +293,11 @@ pub(super) async fn r12_no_and_read_only_leave_no_trace<R: Resource>(
     }
     assert!(
         bench.in_doubt().await.is_empty(),
-        "R12: NO and READ_ONLY hold nothing"
+        "RC12: NO and READ_ONLY hold nothing"
     );
     bench.restart().await;
     for xid in traceless {
-        assert_eq!(bench.recovered(xid), None, "R12: NO and READ_ONLY write nothing");
+        assert_eq!(bench.recovered(xid), None, "RC12: NO and READ_ONLY write nothing");
     }
-    assert_eq!(bench.state(), before, "R12: NO and READ_ONLY have no effect");
+    assert_eq!(bench.state(), before, "RC12: NO and READ_ONLY have no effect");
 }

@@ -1,4 +1,4 @@
-//! R13: who a participant is, and what it has seen.
+//! RC13: who a participant is, and what it has seen.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ pub(super) async fn r13_identity_and_positions<R: Resource>(bench: &mut Bench<'_
     let before = bench.recovered.identity;
     bench.restart().await;
     let after = bench.recovered.identity;
-    assert_eq!(after.lineage, before.lineage, "R13: the lineage stays");
+    assert_eq!(after.lineage, before.lineage, "RC13: the lineage stays");
     assert!(
         after.incarnation.counter > before.incarnation.counter,
-        "R13: the incarnation's counter rises"
+        "RC13: the incarnation's counter rises"
     );
     assert_ne!(
         after.incarnation.bits, before.incarnation.bits,
-        "R13: each incarnation has its own bits"
+        "RC13: each incarnation has its own bits"
     );
     assert_eq!(
         bench.position(),
         HIGH,
-        "R13: the highest position stored in PREPARED comes back"
+        "RC13: the highest position stored in PREPARED comes back"
     );
 }

@@ -16,7 +16,7 @@
 //! # fn balance<R>(_: &R) -> String { String::new() }
 //! ```
 //!
-//! It cannot show R3 and R4, which bind the driver, nor that R7's unit is atomic in a power cut: a store that loses
+//! It cannot show RC3 and RC4, which bind the driver, nor that RC7's unit is atomic in a power cut: a store that loses
 //! what was not forced belongs under `open` for that.
 
 mod bench;
@@ -51,7 +51,7 @@ pub struct Samples<R> {
 /// branch; the resource opened before has been dropped by then.
 ///
 /// # Panics
-/// With the name of the rule that does not hold, e.g. `R9: ...`.
+/// With the name of the rule that does not hold, e.g. `RC9: ...`.
 pub async fn run<R: Resource>(open: impl AsyncFn() -> R, samples: &Samples<R>) {
     let mut bench = Bench::new(open, samples).await;
     branches::r5_a_prepared_branch_excludes(&mut bench).await;

@@ -45,16 +45,16 @@ async fn the_suite_passes_a_resource_that_keeps_its_contract() {
 #[tokio::test]
 async fn the_suite_finds_each_planted_fault_by_its_rule() {
     let cases = [
-        (Fault::LosesPrepared, "R1"),
-        (Fault::AppliesTwice, "R2"),
-        (Fault::KeepsAborted, "R5"),
-        (Fault::HidesDoubt, "R5"),
-        (Fault::ShowsPrepared, "R8"),
-        (Fault::ForgetsEffects, "R9"),
-        (Fault::FloorDropsDoubt, "R10"),
-        (Fault::LosesHeuristics, "R11"),
-        (Fault::WritesNo, "R12"),
-        (Fault::KeepsIncarnation, "R13"),
+        (Fault::LosesPrepared, "RC1"),
+        (Fault::AppliesTwice, "RC2"),
+        (Fault::KeepsAborted, "RC5"),
+        (Fault::HidesDoubt, "RC5"),
+        (Fault::ShowsPrepared, "RC8"),
+        (Fault::ForgetsEffects, "RC9"),
+        (Fault::FloorDropsDoubt, "RC10"),
+        (Fault::LosesHeuristics, "RC11"),
+        (Fault::WritesNo, "RC12"),
+        (Fault::KeepsIncarnation, "RC13"),
     ];
     for (fault, rule) in cases {
         let said = said(fault, None).await.unwrap_err();
@@ -70,7 +70,7 @@ async fn the_suite_finds_holds_that_do_not_come_back() {
     let all_there_is = b"-20".as_slice().into();
     let said = said(Fault::ForgetsHolds, Some(all_there_is)).await.unwrap_err();
     assert!(
-        said.contains("R5: a prepared branch holds (after a restart: true)"),
+        said.contains("RC5: a prepared branch holds (after a restart: true)"),
         "{said}"
     );
 }
