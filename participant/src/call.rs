@@ -5,8 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use covenant_codec::MAX_REASON_CODE_BYTES;
+use covenant_codec::words::is_reason_code;
 use covenant_rules::participant::{Branch, Event};
-use covenant_rules::{Backoff, Decision, Operator, Xid};
+use covenant_rules::{Backoff, Decision, Operator, Vote, Xid};
 
 use crate::{Error, Resource};
 
@@ -46,7 +48,11 @@ pub(crate) fn run<R: Resource>(resource: Arc<R>, call: Call, backoff: Backoff) -
 
 async fn once<R: Resource>(resource: &R, call: &Call) -> Result<Event, Error> {
     Ok(match call {
-        Call::Prepare(branch) => Event::Prepared(branch.xid, resource.prepare(branch.clone()).await?),
+        Call::Prepare(branch) => {
+            let vote = resource.prepare(branch.clone()).await?;
+            complain_of_code(branch.xid, &vote);
+            Event::Prepared(branch.xid, vote)
+        }
         Call::Commit(xid) => {
             resource.commit(*xid).await?;
             Event::Committed(*xid)
@@ -64,6 +70,21 @@ async fn once<R: Resource>(resource: &R, call: &Call) -> Result<Event, Error> {
             Event::Forgotten(*xid)
         }
     })
+}
+
+/// RC14: what is sent in the place of such a code is the codec's.
+fn complain_of_code(xid: Xid, vote: &Vote) {
+    if let Vote::No(reason) = vote
+        && !is_reason_code(&reason.code)
+    {
+        let shown = &reason.code[..reason.code.floor_char_boundary(MAX_REASON_CODE_BYTES)];
+        tracing::error!(
+            %xid,
+            code = ?shown,
+            "RC14: the code of a NO is A to Z, 0 to 9 and '_', begins with a letter and has at most 64 bytes; \
+             INVALID_REASON_CODE is sent"
+        );
+    }
 }
 
 impl Call {

@@ -1,6 +1,6 @@
 //! The participant SDK: a [`Resource`], and the driver that joins it to a coordinator.
 //!
-//! A program implements [`Resource`] (contract RC1 to RC13 in its docs), checks it with [`suite`], and gives it to
+//! A program implements [`Resource`] (contract RC1 to RC14 in its docs), checks it with [`suite`], and gives it to
 //! [`Participant::start`]. From there the driver does everything else: it dials, joins and joins again with jittered
 //! pauses of at most a second, votes, acknowledges, inquires for what is in doubt and reports what was decided by hand.
 //! The rules are `covenant_rules::participant`; this crate adds time, sockets and the calls.

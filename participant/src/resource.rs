@@ -61,6 +61,8 @@ impl From<&Branch> for InDoubt {
 /// * **RC12, no trace.** NO and READ_ONLY hold nothing and write nothing.
 /// * **RC13, identity.** Each `start` forces an incarnation with a higher counter and new random bits; the lineage
 ///   stays. `prepare` stores `branch.position`, and `start` returns the highest of each coordinator lineage.
+/// * **RC14, codes.** The code of a NO is a stable word in upper snake case, `[A-Z][A-Z0-9_]*`, of at most 64 bytes. A
+///   NO with another is sent as NO(`INVALID_REASON_CODE`), with the code in its detail and an error in the log.
 ///
 /// A resource whose log fails must end its process (section 2): it must not return.
 pub trait Resource: Send + Sync + 'static {
@@ -70,7 +72,7 @@ pub trait Resource: Send + Sync + 'static {
     /// The participant does not start.
     fn start(&self) -> impl Future<Output = Result<Recovered, Error>> + Send;
 
-    /// Validates, holds, appends PREPARED, forces it; or says NO or READ_ONLY (P2, P4, P5, P6).
+    /// Validates, holds, appends PREPARED, forces it; or says NO or READ_ONLY (P2, P4, P5, P6, RC14).
     ///
     /// # Errors
     /// RC4.

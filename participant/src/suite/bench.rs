@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use covenant_codec::words::is_reason_code;
 use covenant_rules::participant::{Branch, Recovered, RecoveredState};
 use covenant_rules::{Decision, Incarnation, Lineage, Lsn, NoReason, Operator, TransactionId, Vote, Xid};
 
@@ -117,10 +118,19 @@ impl<'a, R: Resource, F: AsyncFn() -> R> Bench<'a, R, F> {
     }
 
     pub(super) async fn prepare(&self, branch: &Branch) -> Vote {
-        self.resource()
+        let vote = self
+            .resource()
             .prepare(branch.clone())
             .await
-            .expect("RC4: prepare knows its result on a sound store")
+            .expect("RC4: prepare knows its result on a sound store");
+        if let Vote::No(reason) = &vote {
+            let code = &*reason.code;
+            assert!(
+                is_reason_code(code),
+                "RC14: {code:?} is no code in upper snake case of at most 64 bytes"
+            );
+        }
+        vote
     }
 
     pub(super) async fn commit(&self, xid: Xid) {

@@ -55,6 +55,7 @@ async fn the_suite_finds_each_planted_fault_by_its_rule() {
         (Fault::LosesHeuristics, "RC11"),
         (Fault::WritesNo, "RC12"),
         (Fault::KeepsIncarnation, "RC13"),
+        (Fault::SaysWhatItLikes, "RC14"),
     ];
     for (fault, rule) in cases {
         let said = said(fault, None).await.unwrap_err();

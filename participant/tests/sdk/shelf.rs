@@ -27,6 +27,7 @@ pub(crate) enum Fault {
     WritesNo,
     KeepsIncarnation,
     HidesDoubt,
+    SaysWhatItLikes,
 }
 
 #[derive(Clone)]
@@ -212,7 +213,10 @@ impl Shelf {
             .sum();
         match amount(&branch.operation) {
             None => no("MALFORMED_OPERATION"),
-            Some(amount) if disk.stock + held + amount < 0 => no("OUT_OF_STOCK"),
+            Some(amount) if disk.stock + held + amount < 0 => no(match self.fault {
+                Fault::SaysWhatItLikes => "out of stock",
+                _ => "OUT_OF_STOCK",
+            }),
             Some(_) => None,
         }
     }

@@ -8,7 +8,7 @@ use covenant_participant::{Error, Refusal};
 use covenant_proto::v1::{Floor, JoinResponse};
 
 use crate::script::{Coordinator, PATIENCE, prepare, xid};
-use crate::shelf::Shelf;
+use crate::shelf::{Fault, Shelf};
 
 fn operator() -> Operator {
     Operator {
@@ -148,4 +148,19 @@ async fn a_floor_reaches_the_resource_and_commit_below_it_is_acknowledged() {
         .unwrap()
         .floors;
     assert_eq!((floors[0].1.counter, floors[0].1.seq), (3, 9));
+}
+
+#[tokio::test]
+async fn a_no_whose_code_is_none_is_not_sent_but_one_that_says_so() {
+    let mut coordinator = Coordinator::start().await;
+    let shelf = Arc::new(Shelf::with(&Arc::default(), Fault::SaysWhatItLikes));
+    let (_handle, mut session) = coordinator.join(&shelf).await;
+    session.send(&[prepare(1, "-1")]).await;
+    match session.next().await {
+        ToCoordinator::Vote(voter, Vote::No(reason)) => {
+            assert_eq!((voter, &*reason.code), (xid(1), "INVALID_REASON_CODE"));
+            assert!(reason.detail.contains("out of stock"), "{reason:?}");
+        }
+        other => panic!("{other:?} is no NO"),
+    }
 }

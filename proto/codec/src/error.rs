@@ -2,7 +2,7 @@
 
 use covenant_rules::IdError;
 
-use crate::PROTOCOL_VERSION;
+use crate::{MAX_REASON_CODE_BYTES, PROTOCOL_VERSION};
 
 /// Why a message or a record was refused. It names the field, the value and the bound.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +61,17 @@ pub enum Error {
         bound: &'static str,
         /// The bound itself.
         value: usize,
+    },
+    /// The code of a NO that is no upper snake case.
+    #[error(
+        "{field} is {code:?}; a code is A to Z, 0 to 9 and '_', begins with a letter and has at most \
+         MAX_REASON_CODE_BYTES = {MAX_REASON_CODE_BYTES} bytes, e.g. INSUFFICIENT_FUNDS"
+    )]
+    ReasonCode {
+        /// The field, with its message.
+        field: &'static str,
+        /// The text; at most as long as a code may be.
+        code: String,
     },
     /// The participant speaks none of our versions (section 8).
     #[error(

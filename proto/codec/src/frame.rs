@@ -100,7 +100,8 @@ pub fn to_participant_bytes(message: &ToParticipant) -> usize {
     }
 }
 
-/// A message to the coordinator, for the wire; the texts of a NO are cut to their bounds.
+/// A message to the coordinator, for the wire; the texts of a NO are cut to their bounds, and a code that is none is
+/// not sent ([`words::INVALID_REASON_CODE`]).
 #[must_use]
 pub fn to_coordinator(message: &ToCoordinator) -> v1::ParticipantMessage {
     use participant::Content;
@@ -126,7 +127,7 @@ pub fn to_coordinator(message: &ToCoordinator) -> v1::ParticipantMessage {
 ///
 /// # Errors
 /// A missing xid or content, a vote that is none, a report of anything but COMMIT or ABORT, a reason beyond its
-/// bounds.
+/// bounds or whose code is none.
 pub fn from_participant(message: v1::ParticipantMessage) -> Result<ToCoordinator, Error> {
     use participant::Content;
 
@@ -156,6 +157,7 @@ pub fn from_participant(message: v1::ParticipantMessage) -> Result<ToCoordinator
 pub fn to_coordinator_bytes(message: &ToCoordinator) -> usize {
     match message {
         ToCoordinator::Vote(_, Vote::No(reason)) => {
+            let reason = words::sendable(reason);
             BARE_MESSAGE_BYTES
                 + TEXT_OVERHEAD_BYTES
                 + reason.code.len().min(MAX_REASON_CODE_BYTES)

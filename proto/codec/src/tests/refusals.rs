@@ -125,6 +125,25 @@ fn votes_that_are_none_are_refused() {
         &["NoReason.detail has 513 bytes", "512"],
     );
     assert!(vote(v1::VoteKind::No.into(), reason(64, 512)).is_ok());
+    for code in ["", "sold_out", "SOLD OUT", "_SOLD", "1SOLD", "SOLD\u{1b}[2J"] {
+        let (code, detail) = (code.to_owned(), String::new());
+        let no = vote(
+            v1::VoteKind::No.into(),
+            Some(v1::NoReason {
+                code: code.clone(),
+                detail,
+            }),
+        );
+        says(
+            no,
+            &[
+                "NoReason.code is",
+                &format!("{code:?}"),
+                "begins with a letter",
+                "64",
+            ],
+        );
+    }
 }
 
 #[test]

@@ -137,20 +137,22 @@ fn largest_messages_stay_within_their_bounds() {
         + frame::to_participant_bytes(&ToParticipant::Abort(LARGEST_XID));
     assert!(response.encoded_len() <= bound);
 
-    let vote = Vote::No(NoReason::new(&"C".repeat(1000), &"d".repeat(1000)));
-    let vote = ToCoordinator::Vote(LARGEST_XID, vote);
-    let request = v1::JoinRequest {
-        messages: vec![frame::to_coordinator(&vote)],
-        hello: None,
-    };
-    assert!(request.encoded_len() <= frame::to_coordinator_bytes(&vote));
+    for code in [String::new(), "C".repeat(64), "C".repeat(1000)] {
+        let vote = Vote::No(NoReason::new(&code, &"d".repeat(1000)));
+        let vote = ToCoordinator::Vote(LARGEST_XID, vote);
+        let request = v1::JoinRequest {
+            messages: vec![frame::to_coordinator(&vote)],
+            hello: None,
+        };
+        assert!(request.encoded_len() <= frame::to_coordinator_bytes(&vote));
+    }
 }
 
 #[test]
 fn own_texts_are_cut_at_a_character_and_still_taken() {
-    let reason = NoReason::new(&"é".repeat(33), &format!("x{}", "\u{1f4b0}".repeat(200)));
+    let reason = NoReason::new(&"C".repeat(65), &format!("x{}", "\u{1f4b0}".repeat(200)));
     let cut = words::from_no_reason(&words::no_reason(&reason)).unwrap();
-    assert_eq!(&*cut.code, "é".repeat(32));
+    assert_eq!(&*cut.code, "C".repeat(64));
     assert_eq!(cut.code.len(), MAX_REASON_CODE_BYTES);
     assert_eq!(&*cut.detail, format!("x{}", "\u{1f4b0}".repeat(127)));
     assert!(cut.detail.len() <= MAX_REASON_DETAIL_BYTES);
@@ -218,4 +220,41 @@ fn fingerprint_is_of_the_sorted_list_and_nothing_else() {
             0x91, 0x4a, 0x42, 0xc9, 0x15, 0x85, 0x92, 0x60, 0x7e, 0xdb, 0x45, 0x44, 0xd9, 0xb6, 0x2a, 0xb0
         ])
     );
+}
+
+/// The story: a code with a line break in it reached a caller's terminal.
+#[test]
+fn a_no_whose_code_is_none_is_sent_as_one_that_says_so() {
+    for code in [
+        "",
+        "out_of_stock",
+        "Out",
+        "_X",
+        "7UP",
+        "A-B",
+        "A B",
+        "A\nB",
+        "É",
+        &"A".repeat(65),
+    ] {
+        assert!(!words::is_reason_code(code), "{code:?}");
+        let vote = Vote::No(NoReason::new(code, "none is left"));
+        let sent = words::from_vote(&words::vote(&vote)).unwrap();
+        let Vote::No(reason) = sent else {
+            panic!("{sent:?} is no NO")
+        };
+        assert_eq!(&*reason.code, words::INVALID_REASON_CODE);
+        assert!(reason.detail.contains("none is left"), "{reason:?}");
+        assert!(!reason.detail.contains('\n'), "{reason:?}");
+    }
+    for code in [
+        "A",
+        "OUT_OF_STOCK",
+        "E42_",
+        &"A".repeat(64),
+        words::INVALID_REASON_CODE,
+    ] {
+        let vote = Vote::No(NoReason::new(code, "none is left"));
+        assert_eq!(words::from_vote(&words::vote(&vote)).unwrap(), vote);
+    }
 }

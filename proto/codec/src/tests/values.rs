@@ -45,7 +45,7 @@ fn bounded(text: &str, bound: usize) -> &str {
 }
 
 pub(super) fn no_reason() -> impl Strategy<Value = NoReason> {
-    (".{0,64}", ".{0,200}").prop_map(|(code, detail)| {
+    ("[A-Z][A-Z0-9_]{0,63}", ".{0,200}").prop_map(|(code, detail)| {
         NoReason::new(
             bounded(&code, MAX_REASON_CODE_BYTES),
             bounded(&detail.repeat(3), MAX_REASON_DETAIL_BYTES),
