@@ -284,6 +284,18 @@ async fn a_wrong_configuration_is_refused_with_the_key_its_value_and_the_bound()
                 "x",
                 "--data-dir",
                 data,
+                "--crash-at",
+                "c.commit.forced",
+            ],
+            vec!["--crash-at", "c.commit.forced", "never reaches", "p.vote.sent"],
+        ),
+        (
+            vec![
+                "ledger",
+                "--name",
+                "x",
+                "--data-dir",
+                data,
                 "--coordinator",
                 "127.0.0.1:7400",
             ],

@@ -3,8 +3,8 @@
 //! The coordinator and participants never import each other; what both must agree on about bytes is here, once.
 //! [`frame`] turns the messages of a session into wire types and back, [`record`] the coordinator's log records
 //! and [`outcome`] the archived outcomes. Turning a plain value into bytes cannot fail: texts of our own that are
-//! too long are cut at a character, and a NO whose code is none says so instead. Turning bytes into a plain value checks every bound, never panics, and says
-//! which field was wrong and what its bound is.
+//! too long are cut at a character, and a NO whose code is none says so instead. Turning bytes into a plain value
+//! checks every bound, never panics, and says which field was wrong and what its bound is.
 //!
 //! What is not here: the view of a transaction that callers get (the coordinator's doors), and the envelope and
 //! checksum around a stored payload (covenant-journal).

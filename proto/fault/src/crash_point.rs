@@ -94,14 +94,41 @@ crash_points! {
     PCheckpointMid = "p.checkpoint.mid",
 }
 
+/// Whose process a point ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Side {
+    /// The coordinator's: the points whose names begin with `c.`.
+    Coordinator,
+    /// A participant's: the points whose names begin with `p.`.
+    Participant,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Coordinator => "coordinator",
+            Self::Participant => "participant",
+        })
+    }
+}
+
 impl CrashPoint {
-    /// All names, for messages to people.
-    pub(crate) fn names() -> String {
-        Self::ALL
+    /// Whose process the point ends.
+    #[must_use]
+    pub fn side(self) -> Side {
+        if self.name().starts_with("c.") {
+            Side::Coordinator
+        } else {
+            Side::Participant
+        }
+    }
+
+    /// The names of one side, or all, for messages to people.
+    pub(crate) fn names(of: Option<Side>) -> String {
+        let asked = Self::ALL
             .iter()
-            .map(|point| point.name())
-            .collect::<Vec<_>>()
-            .join(", ")
+            .filter(|point| of.is_none_or(|side| point.side() == side));
+        asked.map(|point| point.name()).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -12,6 +12,6 @@ mod error;
 pub mod metered;
 mod plan;
 
-pub use crash_point::{CrashPoint, crash};
+pub use crash_point::{CrashPoint, Side, crash};
 pub use error::Error;
 pub use plan::CrashPlan;

@@ -1,6 +1,6 @@
 //! At which points a process shall end.
 
-use crate::{CrashPoint, Error};
+use crate::{CrashPoint, Error, Side};
 
 /// The armed crash points of a process; none by default.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -27,6 +27,17 @@ impl CrashPlan {
         Ok(Self {
             armed: armed.collect::<Result<_, Error>>()?,
         })
+    }
+
+    /// The plan, if every point of it is one that a process of this side can reach.
+    ///
+    /// # Errors
+    /// The first one that is not, listing those that are.
+    pub fn of_side(self, side: Side) -> Result<Self, Error> {
+        match self.armed.iter().find(|(point, _)| point.side() != side) {
+            Some((point, _)) => Err(Error::OtherSide { point: *point, side }),
+            None => Ok(self),
+        }
     }
 
     /// Whether nothing is armed: the only question to ask on a hot path.
@@ -94,5 +105,21 @@ mod tests {
         }
         let message = CrashPlan::parse(["c.commit.forced:"]).unwrap_err().to_string();
         assert!(message.contains("NAME:TRANSACTION_ID"), "{message}");
+    }
+
+    #[test]
+    fn a_point_that_the_process_never_reaches_is_refused_with_those_it_does() {
+        for (side, own, other) in [
+            (Side::Participant, "p.vote.sent", "c.commit.forced"),
+            (Side::Coordinator, "c.commit.forced", "p.vote.sent"),
+        ] {
+            assert_eq!(plan(&[own]).of_side(side), Ok(plan(&[own])));
+            assert_eq!(plan(&[]).of_side(side), Ok(plan(&[])));
+            let refused = plan(&[own, other]).of_side(side).unwrap_err().to_string();
+            for point in CrashPoint::ALL {
+                let named = point.side() == side || point.name() == other;
+                assert_eq!(refused.contains(point.name()), named, "{point}: {refused}");
+            }
+        }
     }
 }

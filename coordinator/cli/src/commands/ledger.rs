@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use covenant_client::Link;
-use covenant_fault::metered;
+use covenant_fault::{Side, metered};
 use covenant_ledger::{CHECKPOINT_RECORDS, Error, Ledger, LedgerService, OpenSpec, Options};
 use covenant_participant::{Config, Handle, JoinState, Participant, Resource};
 use covenant_proto::ledger::v1::ledger_service_server::LedgerServiceServer;
@@ -91,7 +91,9 @@ struct About {
 pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
     Link::new(&args.coordinator)
         .map_err(|error| Failure::usage("COORDINATOR", format!("--coordinator: {error}")))?;
-    let crash = servers::crash_plan(&args.crash_at, args.listen)?;
+    let crash = servers::crash_plan(&args.crash_at, args.listen)?
+        .of_side(Side::Participant)
+        .map_err(|error| Failure::usage("CRASH_AT", format!("--crash-at: {error}")))?;
     args.log.start()?;
     let stop = Stop::on_signal()?;
     let listener = servers::bind(args.listen).await?;
