@@ -147,7 +147,8 @@ impl Session {
     }
 }
 
-/// A frame as the machine takes it.
+/// A frame as the machine takes it. It is read from the one stream that its session's Welcome came on, so its floor and
+/// its position are those of the lineage that the Welcome named, and can be no other coordinator's.
 pub(crate) fn event(frame: JoinResponse) -> Result<Event, Error> {
     let messages = frame
         .messages

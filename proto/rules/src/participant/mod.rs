@@ -257,6 +257,7 @@ impl Participant {
     }
 
     fn frame(&mut self, now: Millis, messages: Vec<ToParticipant>, floor: Option<Floor>, position: Lsn) {
+        // Floor and position need no lineage of their own: a frame comes on the stream whose Welcome named this one.
         let Some(lineage) = self.session else { return };
         for message in messages {
             self.message(now, message);
