@@ -58,6 +58,7 @@ pub fn ledger(data_dir: &Path) -> Result<BTreeMap<Vec<u8>, Fate>> {
 
 fn fates(data_dir: &Path, role: &str, count: impl Fn(i32, &mut Fate)) -> Result<BTreeMap<Vec<u8>, Fate>> {
     let opened = Journal::open(data_dir, Options::new(role))?;
+    opened.refuse_lost_tail()?;
     let mut fates = BTreeMap::new();
     for replayed in opened.replay {
         let envelope = replayed?

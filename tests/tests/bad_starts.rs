@@ -206,6 +206,46 @@ async fn a_ledgers_directory_under_another_name_is_refused_and_its_books_are_kep
 }
 
 #[tokio::test]
+async fn a_ledger_whose_log_lost_its_newest_records_does_not_start() -> Result<()> {
+    let mut cluster = Cluster::start().await?;
+    cluster.commits(&Transfer::new("before", 100)).await?;
+    cluster.ledger_a.kill()?;
+    let directory = cluster.ledger_a.launch().data_dir().to_path_buf();
+    let log = directory.join("db");
+    let older = fs::read(&log)?;
+    cluster.ledger_a.restart().await?;
+    cluster.wait_joined().await?;
+    let after = cluster.commits(&Transfer::new("after", 100)).await?;
+    cluster.ledger_a.kill()?;
+    let newer = fs::read(&log)?;
+
+    fs::write(&log, older)?;
+    let path = directory.to_str().context("a path is text")?;
+    let (listen, url) = ("127.0.0.1:0", cluster.coordinator.url());
+    let ledger = [
+        "ledger",
+        "--name",
+        LEDGER_A,
+        "--data-dir",
+        path,
+        "--listen",
+        listen,
+        "--coordinator",
+        &url,
+    ];
+    let words = ["the log ends at record", "are gone", "restore from a backup"];
+    for _ in 0..2 {
+        one_clear_line(&covenant(&ledger).await?.exits(70)?, &words)?;
+    }
+
+    fs::write(&log, newer)?;
+    cluster.ledger_a.restart().await?;
+    cluster.wait_joined().await?;
+    cluster.check(&[after]).await?;
+    cluster.stop_and_check_logs().await
+}
+
+#[tokio::test]
 async fn a_port_in_use_is_refused_with_the_way_out() -> Result<()> {
     let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
     let listen = taken.local_addr()?.to_string();

@@ -317,7 +317,7 @@ impl Committer {
             self.image.verify().map_err(FatalCause::Force)?;
         }
         if let Some((first, last)) = span {
-            self.image.note_end(last).map_err(FatalCause::Force)?;
+            self.note_end(last).map_err(FatalCause::Force)?;
             shared.probe(Stage::Forced, first, last);
         }
         if let Some(group) = group {
@@ -351,6 +351,14 @@ impl Committer {
             .log_bytes
             .fetch_add(self.scratch.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Overwrites the mark of the log's end. One that falls is forced at once: a loss that was accepted may not come back
+    /// with an older mark after a power cut.
+    fn note_end(&self, lsn: u64) -> Result<(), ImageError> {
+        let falls = self.image.noted_end().is_some_and(|noted| noted > lsn);
+        self.image.note_end(lsn)?;
+        if falls { self.image.force_end() } else { Ok(()) }
     }
 
     fn publish(&self, group: Group) {

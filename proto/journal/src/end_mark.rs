@@ -88,12 +88,10 @@ impl EndMark {
         Some(self.noted.load(Ordering::Acquire)).filter(|noted| *noted > 0)
     }
 
-    /// Overwrites the mark; one that falls is forced at once, so that a loss that was accepted does not come back.
+    /// Overwrites the mark.
     pub(crate) fn note(&self, lsn: u64) -> io::Result<()> {
         self.file.write_all_at(&encode(lsn), 0)?;
-        if self.noted.swap(lsn, Ordering::AcqRel) > lsn {
-            self.force()?;
-        }
+        self.noted.store(lsn, Ordering::Release);
         Ok(())
     }
 

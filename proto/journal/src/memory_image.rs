@@ -27,6 +27,7 @@ struct State {
     fail_next_apply: bool,
     hung: bool,
     noted_end: Option<u64>,
+    forced_end: Option<u64>,
 }
 
 /// A store in memory; clones share it.
@@ -58,6 +59,7 @@ impl MemoryImage {
             live: durable.clone(),
             durable,
             noted_end: state.noted_end,
+            forced_end: state.forced_end,
             ..State::default()
         };
         Self {
@@ -78,6 +80,11 @@ impl MemoryImage {
     /// Forces that succeeded so far.
     pub fn forces(&self) -> u64 {
         self.state().forces
+    }
+
+    /// What `force_end` made durable: the mark of the log's end that a loss of power would leave at least.
+    pub fn forced_end(&self) -> Option<u64> {
+        self.state().forced_end
     }
 
     /// Lets the next `sync` fail; what it should have made durable stays unforced.
@@ -188,6 +195,8 @@ impl Image for MemoryImage {
     }
 
     fn force_end(&self) -> Result<(), ImageError> {
+        let mut state = self.state();
+        state.forced_end = state.noted_end;
         Ok(())
     }
 

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use common::*;
 use covenant_journal::{
-    Batch, Checkpoint, Error, Force, Journal, Key, LostTail, Opened, Options, Space, Stage,
+    Batch, Checkpoint, Error, Force, Image, Journal, Key, LostTail, MemoryImage, Opened, Options, Space,
+    Stage,
 };
 
 const SEGMENT_BYTES: usize = 512 * 1024;
@@ -289,4 +290,36 @@ fn the_mark_is_written_after_the_force_and_before_anybody_is_told() {
     let ends = ends.lock().unwrap();
     assert_eq!(ends.len(), 20);
     assert!(ends.iter().all(|(mark, last)| mark == last), "{ends:?}");
+}
+
+#[test]
+fn the_mark_is_forced_at_checkpoints_at_a_clean_stop_and_where_it_falls() {
+    let image = MemoryImage::new();
+    let store = InMemory(image.clone());
+    let opened = store.open(options());
+    force_all(&opened.journal, 1..=3);
+    assert_eq!((image.noted_end(), image.forced_end()), (Some(3), None));
+    let work = Checkpoint {
+        lsn: 2,
+        records: fold(1..=2),
+        ..Checkpoint::default()
+    };
+    checkpoint(&opened.journal, work);
+    assert_eq!(image.forced_end(), Some(3));
+    force_all(&opened.journal, 4..=5);
+    assert_eq!(image.forced_end(), Some(3));
+    drop(opened);
+    assert_eq!(image.forced_end(), Some(5));
+    // A loss that somebody goes on after.
+    image.note_end(9).unwrap();
+    let opened = store.open(options());
+    assert_eq!(
+        opened.lost_tail,
+        Some(LostTail {
+            ends_at: 5,
+            forced: 9
+        })
+    );
+    force_all(&opened.journal, [6]);
+    assert_eq!((image.noted_end(), image.forced_end()), (Some(6), Some(6)));
 }
