@@ -200,7 +200,9 @@ fn log_start(recovered: &recovery::Recovered) {
         checkpoint = recovered.checkpoint,
         open = recovered.machine.fold().open.len(),
         quarantined = recovered.machine.fold().quarantined.len(),
-        report = ?recovered.report,
+        snapshots_removed = recovered.report.snapshots_removed,
+        pages_dropped = recovered.report.pages_dropped,
+        drop_attempts = recovered.report.drop_attempts,
         "replayed the log"
     );
 }

@@ -87,9 +87,10 @@ impl Error {
         let mut line = self.to_string();
         let mut cause = self.source();
         while let Some(error) = cause {
-            // A status says everything in its own message already.
-            if error.downcast_ref::<tonic::Status>().is_none() {
-                let _ = write!(line, ": {error}");
+            let text = error.to_string();
+            // A status says everything in its own message already, and some errors their cause's.
+            if error.downcast_ref::<tonic::Status>().is_none() && !line.ends_with(&text) {
+                let _ = write!(line, ": {text}");
             }
             cause = error.source();
         }
