@@ -94,6 +94,41 @@ async fn a_directory_of_something_else_is_refused_and_nothing_is_written_into_it
 }
 
 #[tokio::test]
+async fn a_directory_in_memory_is_refused_as_usage() -> Result<()> {
+    // Where there is no tmpfs, nothing can be tried.
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return Ok(());
+    };
+    both_refuse(
+        &memory.path().join("data"),
+        2,
+        &["tmpfs", "name a directory on a disk"],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn a_log_whose_place_nobody_chose_is_in_the_present_directory_and_that_is_said() -> Result<()> {
+    let scratch = scratch()?;
+    let mut command = Command::new(binary()?);
+    command
+        .current_dir(scratch.path())
+        .args(["serve", "--listen", "127.0.0.1:0"]);
+    let mut process = covenant_tests::Process::spawn("covenant serve", &mut command)?;
+    process.first_line(covenant_tests::server::READY_TIMEOUT).await?;
+    let place = scratch.path().join("covenant-data");
+    ensure!(place.is_dir(), "{} is not there", place.display());
+    let log = process.stderr().join("\n");
+    for words in ["WARN", "--data-dir", place.to_str().context("a path is text")?] {
+        ensure!(log.contains(words), "it does not say {words:?}: {log}");
+    }
+    process.terminate()?;
+    let status = process.exited(covenant_tests::server::STOP_TIMEOUT).await?;
+    ensure!(status.success(), "it ended with {status}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_unreadable_directory_is_refused() -> Result<()> {
     let holder = scratch()?;
     fs::create_dir(holder.path().join("lock"))?;
@@ -363,6 +398,8 @@ async fn a_ledger_with_a_wrong_coordinator_port_says_that_it_is_not_joined_and_w
         log.contains("cannot be reached") && log.contains("refused"),
         "it says no reason: {log}"
     );
+    let away = ledger.ready()["away"].as_str().unwrap_or_default();
+    ensure!(away.matches("refused").count() == 1, "it says it twice: {away}");
     let url = ledger.url();
     let ran = covenant(&["accounts", "--ledger", &url, "-o", "json"])
         .await?

@@ -91,6 +91,33 @@ impl Drop for Left {
 }
 
 #[tokio::test]
+async fn a_demo_that_is_killed_takes_its_processes_with_it() -> Result<()> {
+    let mark = mark("killed");
+    let scratch = covenant_tests::binary::scratch()?;
+    let mut command = Command::new(binary()?);
+    command
+        .arg("demo")
+        .env("DEMO_UNDER_TEST", &mark)
+        .env("TMPDIR", scratch.path());
+    let mut demo = covenant_tests::Process::spawn("covenant demo", &mut command)?;
+    wait_until("all three processes of the demo", STOP_TIMEOUT, async || {
+        let running = marked(&mark)?;
+        ensure!(running.len() == 4, "{running:?} run");
+        Ok(())
+    })
+    .await?;
+    let children = marked(&mark)?.into_iter().filter(|id| *id != demo.id());
+    let _left = Left(children.filter_map(|id| id.try_into().ok()).collect());
+    demo.kill()?;
+    wait_until("its processes to stop", STOP_TIMEOUT, async || {
+        let left = marked(&mark)?;
+        ensure!(left.is_empty(), "{left:?} run on");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn the_demo_that_is_kept_leaves_three_processes_that_answer() -> Result<()> {
     let mark = mark("kept");
     let report = demo(&mark, &["--keep", "-o", "json"]).await?.exits(0)?.json()?;

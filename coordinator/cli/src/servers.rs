@@ -4,13 +4,14 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use covenant_fault::CrashPlan;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -61,6 +62,35 @@ pub(crate) async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
+/// What else stops a server.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct StopArgs {
+    /// For a parent that holds the other end of stdin: stop, as on SIGTERM, when that end is closed, which happens however
+    /// the parent ends.
+    #[arg(long, hide = true)]
+    stop_with_stdin: bool,
+}
+
+impl StopArgs {
+    /// Listens for the signals, and for the end of stdin if that is asked for, from now on.
+    pub(crate) fn start(self) -> Result<Stop, Failure> {
+        let ended = Arc::new(Notify::new());
+        if self.stop_with_stdin {
+            let reader = Arc::clone(&ended);
+            let read = move || {
+                // What is written there means nothing, and a stdin that cannot be read has ended.
+                let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+                reader.notify_one();
+            };
+            std::thread::Builder::new()
+                .name("stdin".to_owned())
+                .spawn(read)
+                .map_err(|error| Failure::internal("STDIN", format!("no thread to read stdin: {error}")))?;
+        }
+        Stop::on_signal_or(async move { ended.notified().await })
+    }
+}
+
 /// SIGTERM or SIGINT, once it came; clones wait for the same.
 #[derive(Clone)]
 pub(crate) struct Stop(watch::Receiver<bool>);
@@ -68,6 +98,11 @@ pub(crate) struct Stop(watch::Receiver<bool>);
 impl Stop {
     /// Listens for the signals from now on.
     pub(crate) fn on_signal() -> Result<Self, Failure> {
+        Self::on_signal_or(std::future::pending())
+    }
+
+    /// The same, and `other` counts as a signal.
+    fn on_signal_or(other: impl Future<Output = ()> + Send + 'static) -> Result<Self, Failure> {
         let listen = |kind| {
             signal(kind)
                 .map_err(|error| Failure::internal("SIGNAL", format!("cannot listen for signals: {error}")))
@@ -76,11 +111,12 @@ impl Stop {
             (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            tracing::info!("stopping on a signal");
+            let why = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+                () = other => "the end of stdin",
+            };
+            tracing::info!(why, "stopping");
             stop.send_replace(true);
             // Whoever waits for it holds a receiver; while one lives, the value must stay readable.
             stop.closed().await;
@@ -118,9 +154,10 @@ impl Stop {
 pub(crate) fn journal_failure(error: &covenant_journal::Error) -> Failure {
     use covenant_journal::Error as Journal;
     let exit = match error {
-        Journal::NotADirectory { .. } | Journal::NotCovenant { .. } | Journal::OtherRole { .. } => {
-            Exit::Usage
-        }
+        Journal::NotADirectory { .. }
+        | Journal::NotCovenant { .. }
+        | Journal::OtherRole { .. }
+        | Journal::CannotTellCached { .. } => Exit::Usage,
         Journal::Locked { .. } | Journal::NewerFormat { .. } => Exit::WrongState,
         Journal::Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Exit::NotAllowed,
@@ -181,6 +218,7 @@ mod tests {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         for (error, exit) in [
             (Journal::NotADirectory { path: path.clone() }, Exit::Usage),
+            (Journal::CannotTellCached { path: path.clone() }, Exit::Usage),
             (
                 Journal::Locked {
                     path: path.clone(),

@@ -17,7 +17,7 @@ use tonic::transport::Server;
 
 use crate::exit::{Exit, Failure};
 use crate::logs::LogArgs;
-use crate::servers::{self, Stop};
+use crate::servers::{self, Stop, StopArgs};
 
 /// How long the ready line waits for the first joining, in milliseconds; then it says `"joined": false`.
 const JOIN_WAIT_MS: u64 = 3_000;
@@ -68,6 +68,8 @@ pub(crate) struct Args {
     crash_at: Vec<String>,
     #[command(flatten)]
     log: LogArgs,
+    #[command(flatten)]
+    stop: StopArgs,
 }
 
 fn name(text: &str) -> Result<Name, String> {
@@ -95,7 +97,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
         .of_side(Side::Participant)
         .map_err(|error| Failure::usage("CRASH_AT", format!("--crash-at: {error}")))?;
     args.log.start()?;
-    let stop = Stop::on_signal()?;
+    let stop = args.stop.start()?;
     let listener = servers::bind(args.listen).await?;
     let listen = listener.local_addr().unwrap_or(args.listen);
     let bound = Duration::from_millis(LEAVE_MS);

@@ -1,13 +1,15 @@
 //! `covenant serve`: a coordinator.
 
+use std::path::Path;
 use std::time::Duration;
 
 use covenant_coordinator::Error;
 
-use super::config::ConfigArgs;
+use super::config::{ConfigArgs, DATA_DIR};
 use crate::exit::{Exit, Failure};
 use crate::logs::LogArgs;
-use crate::servers::{self, Stop};
+use crate::servers::{self, StopArgs};
+use crate::settings::Origin;
 
 /// Run a coordinator.
 #[derive(clap::Args)]
@@ -31,13 +33,18 @@ pub(crate) struct Args {
     crash_at: Vec<String>,
     #[command(flatten)]
     log: LogArgs,
+    #[command(flatten)]
+    stop: StopArgs,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
-    let config = args.config.load()?.config;
+    let settings = args.config.load()?;
+    let is_default = settings.origins.get(DATA_DIR) == Some(&Origin::Default);
+    let config = settings.config;
     let crash = servers::crash_plan(&args.crash_at, config.listen)?;
     args.log.start()?;
-    let stop = Stop::on_signal()?;
+    log_place(&config.data_dir, is_default);
+    let stop = args.stop.start()?;
     let listener = servers::bind(config.listen).await?;
     let drain = Duration::from_millis(config.sessions.drain_ms);
     let ready = |ready: covenant_coordinator::Ready| {
@@ -52,6 +59,17 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
             .map_err(|error| failure(&error))
     };
     stop.bounded(drain, server).await
+}
+
+/// Says where the log is, which nobody may have chosen.
+fn log_place(data_dir: &Path, is_default: bool) {
+    let place = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned());
+    let data_dir = place.display();
+    if is_default {
+        tracing::warn!(%data_dir, "nobody said where the log is, so it is here; give --data-dir DIR");
+    } else {
+        tracing::info!(%data_dir, "the log is here");
+    }
 }
 
 fn failure(error: &Error) -> Failure {

@@ -13,6 +13,9 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::settings::{self, FlagValue, Settings};
 
+/// The key of the log's place.
+pub(crate) const DATA_DIR: &str = "data_dir";
+
 /// What can be done with the configuration.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
@@ -32,7 +35,8 @@ pub(crate) struct ConfigArgs {
     /// A TOML file with any of the keys that `covenant config show` lists; the environment and flags override it.
     #[arg(long, value_name = "FILE", env = "COVENANT_CONFIG")]
     config: Option<PathBuf>,
-    /// The directory of the log; made if there is none. It must be on a disk (not tmpfs). Default: covenant-data.
+    /// The directory of the log; made if there is none. It must be on a disk (not tmpfs). Default: covenant-data in
+    /// the present directory.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// The coordinator's name in logs. Default: c1.
@@ -80,7 +84,7 @@ impl ConfigArgs {
                 );
                 Failure::usage("CONFIG", why)
             })?;
-            set("data_dir", "--data-dir", text.to_owned());
+            set(DATA_DIR, "--data-dir", text.to_owned());
         }
         if let Some(name) = &self.name {
             set("name", "--name", name.clone());

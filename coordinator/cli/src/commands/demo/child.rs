@@ -1,7 +1,7 @@
 //! One server process of the demo: started, read, found dead, killed.
 //!
 //! Its two streams go to files beside its data, so that nothing breaks when the demo ends and leaves it running. Dropping it
-//! kills it.
+//! kills it; one that is not to be left stops by itself, too, when the demo is killed, because its stdin ends then.
 
 use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
@@ -34,21 +34,22 @@ pub(super) struct Process {
     listen: Option<SocketAddr>,
     arguments: Vec<String>,
     folder: PathBuf,
-    /// In a process group of its own, so that the terminal's Ctrl-C does not reach it.
-    own_group: bool,
+    /// It may be left running: it is in a process group of its own, so that the terminal's Ctrl-C does not reach it, and
+    /// outlives the demo.
+    may_be_left: bool,
     child: Option<Child>,
 }
 
 impl Process {
     /// A process that is not started; its streams go to `folder`.
-    pub(super) fn new(name: &'static str, arguments: Vec<String>, folder: &Path, own_group: bool) -> Self {
+    pub(super) fn new(name: &'static str, arguments: Vec<String>, folder: &Path, may_be_left: bool) -> Self {
         let folder = folder.to_owned();
         Self {
             name,
             listen: None,
             arguments,
             folder,
-            own_group,
+            may_be_left,
             child: None,
         }
     }
@@ -80,11 +81,17 @@ impl Process {
             }
         }
         command
-            .stdin(Stdio::null())
+            .stdin(if self.may_be_left {
+                Stdio::null()
+            } else {
+                Stdio::piped()
+            })
             .stdout(File::create(self.ready_path()).map_err(failed)?)
             .stderr(log);
-        if self.own_group {
+        if self.may_be_left {
             command.process_group(0);
+        } else {
+            command.arg("--stop-with-stdin");
         }
         self.child = Some(command.spawn().map_err(failed)?);
         let what = format!("the ready line of {}", self.name);
