@@ -1,5 +1,5 @@
-//! Input from outside that must be refused: ids, sizes, counts, frames of nonsense, bytes that are no HTTP/2. Each gets a
-//! message with the field, its value and the bound; the coordinator and the others go on undisturbed.
+//! Input from outside that must be refused: frames of nonsense, sessions out of order, bytes that are no HTTP/2. Each gets
+//! a message with the field, its value and the bound; the coordinator and the others go on undisturbed.
 //!
 //! It tries one input of each kind. Random ones are for the codec's own tests.
 
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::{Buf, BufMut};
-use covenant_client::{Branch, Error, Outcome, Refusal, Transaction};
-use covenant_codec::{MAX_EXECUTE_BYTES, MAX_OPERATION_BYTES, PROTOCOL_VERSION};
+use covenant_client::Outcome;
+use covenant_codec::PROTOCOL_VERSION;
 use covenant_proto::v1::participant_service_client::ParticipantServiceClient;
 use covenant_proto::v1::{Hello, Incarnation, JoinRequest, Lineage, ParticipantMessage};
 use covenant_tests::cluster::PATIENCE;
@@ -21,175 +21,11 @@ use tonic::{Code, Request, Status};
 /// How long a connection of nonsense may stay open.
 const NONSENSE_TIMEOUT: Duration = Duration::from_secs(15);
 
-async fn refusal(cluster: &Cluster, transaction: &Transaction) -> Result<Refusal> {
-    match cluster.client().execute(transaction, PATIENCE).await {
-        Err(Error::Refused(refusal)) => Ok(refusal),
-        other => anyhow::bail!("it was not refused: {other:?}"),
-    }
-}
-
-fn with_branches(id: &str, branches: Vec<Branch>) -> Transaction {
-    Transaction {
-        branches,
-        ..Transfer::new(id, 1).transaction()
-    }
-}
-
 /// A transfer commits and everything is as it should be.
 async fn goes_on(cluster: Cluster) -> Result<()> {
     cluster.commits(&Transfer::new("afterwards", 100)).await?;
     cluster.check(&[]).await?;
     cluster.stop_and_check_logs().await
-}
-
-#[tokio::test]
-async fn bad_ids_are_refused_by_the_coordinator_with_their_bound() -> Result<()> {
-    let cluster = Cluster::start().await?;
-    let long = "x".repeat(129);
-    for (id, words) in [
-        ("", "1 to 128"),
-        (&long, "128"),
-        ("a\nb", "printable"),
-        ("a\u{7f}", "printable"),
-        ("caf\u{e9}", "printable"),
-    ] {
-        let refusal = refusal(&cluster, &Transfer::new(id, 1).transaction()).await?;
-        ensure!(
-            refusal.kind == covenant_client::RefusalKind::InvalidArgument,
-            "{refusal:?}"
-        );
-        ensure!(
-            refusal
-                .metadata
-                .get("field")
-                .is_some_and(|field| field == "transaction_id"),
-            "{refusal:?}"
-        );
-        ensure!(refusal.message.contains(words), "{id:?}: {}", refusal.message);
-        let got = cluster.client().get(id, None, PATIENCE).await;
-        ensure!(matches!(got, Err(Error::Refused(_))), "{id:?}: {got:?}");
-    }
-    let longest = Transfer::new("x".repeat(128), 1);
-    cluster.commits(&longest).await?;
-    cluster.commits(&Transfer::new("~ with spaces !", 1)).await?;
-    goes_on(cluster).await
-}
-
-#[tokio::test]
-async fn bad_ids_are_usage_errors_of_the_command() -> Result<()> {
-    let cluster = Cluster::start().await?;
-    let long = "x".repeat(129);
-    let url = cluster.coordinator.url();
-    for id in ["", &long, "a\tb", "caf\u{e9}"] {
-        for command in [
-            vec!["tx", "get", id],
-            vec!["tx", "abort", id],
-            vec![
-                "transfer",
-                "--from",
-                "ledger-a/alice",
-                "--to",
-                "ledger-b/bob",
-                "--amount",
-                "1",
-                "--id",
-                id,
-            ],
-        ] {
-            let arguments: Vec<&str> = command.into_iter().chain(["--endpoint", &url]).collect();
-            let ran = covenant_tests::process::covenant(&arguments).await?.exits(2)?;
-            ensure!(
-                ran.stderr.contains("128") || ran.stderr.contains("printable"),
-                "{id:?}: {}",
-                ran.stderr
-            );
-        }
-    }
-    goes_on(cluster).await
-}
-
-#[tokio::test]
-async fn too_large_too_many_and_twice_are_refused_with_the_bound() -> Result<()> {
-    let cluster = Cluster::start().await?;
-    let branch = |name: String, bytes: usize| Branch::new(name, vec![0; bytes]);
-    let many = |count: usize, bytes: usize| {
-        (0..count)
-            .map(|n| branch(format!("p{n}"), bytes))
-            .collect::<Vec<_>>()
-    };
-    let operation = MAX_OPERATION_BYTES.to_string();
-    let execute = MAX_EXECUTE_BYTES.to_string();
-    for (what, branches, words) in [
-        ("no branch", vec![], vec!["branches", "1 to 128"]),
-        ("129 branches", many(129, 1), vec!["129", "max_branches is 128"]),
-        (
-            "an operation",
-            vec![branch("ledger-a".into(), MAX_OPERATION_BYTES + 1)],
-            vec!["MAX_OPERATION_BYTES", &operation],
-        ),
-        (
-            "all together",
-            many(33, MAX_OPERATION_BYTES),
-            vec!["MAX_EXECUTE_BYTES", &execute],
-        ),
-        (
-            "far too much",
-            many(128, MAX_OPERATION_BYTES),
-            vec!["MAX_EXECUTE_BYTES", &execute],
-        ),
-        (
-            "twice",
-            vec![branch("ledger-a".into(), 1), branch("ledger-a".into(), 2)],
-            vec!["ledger-a", "twice"],
-        ),
-        (
-            "a bad name",
-            vec![branch("a/b".into(), 1)],
-            vec!["participant", "no '/'"],
-        ),
-    ] {
-        let refusal = refusal(&cluster, &with_branches("T", branches))
-            .await
-            .context(what)?;
-        ensure!(
-            refusal.kind == covenant_client::RefusalKind::InvalidArgument,
-            "{what}: {refusal:?}"
-        );
-        for word in words {
-            ensure!(
-                refusal.message.contains(word),
-                "{what} does not say {word:?}: {}",
-                refusal.message
-            );
-        }
-    }
-    let known = cluster.client().get("T", None, PATIENCE).await?;
-    ensure!(matches!(known, Outcome::NotFound(_)), "it was run: {known:?}");
-    goes_on(cluster).await
-}
-
-#[tokio::test]
-async fn a_deadline_and_a_time_out_of_bounds_are_refused() -> Result<()> {
-    let cluster = Cluster::start().await?;
-    let ahead = Transfer {
-        created: covenant_client::unix_now() + 120_000,
-        ..Transfer::new("T", 1)
-    };
-    let told = refusal(&cluster, &ahead.transaction()).await?;
-    ensure!(
-        told.reason == "CREATED_AHEAD" && told.message.contains("60000"),
-        "{told:?}"
-    );
-    let late = Transfer {
-        timeout: Duration::from_secs(61),
-        ..Transfer::new("T", 1)
-    };
-    let told = refusal(&cluster, &late.transaction()).await?;
-    ensure!(
-        told.message.contains("61000") && told.message.contains("max_deadline_ms 60000"),
-        "{told:?}"
-    );
-    goes_on(cluster).await
 }
 
 /// Messages of plain bytes.

@@ -83,6 +83,14 @@ async fn the_same_id_with_other_content_is_refused_and_changes_nothing() -> Resu
             "{error}"
         );
         ensure!(refused.stderr.contains("use a new id"), "{}", refused.stderr);
+        let next = error["next"].as_str().unwrap_or_default();
+        ensure!(
+            next == format!("covenant tx get --endpoint {} T100", cluster.coordinator.url()),
+            "it proposes {next:?}"
+        );
+        let command: Vec<&str> = next.split(' ').skip(1).collect();
+        let got = covenant_tests::process::covenant(&command).await?.exits(0)?;
+        ensure!(got.stdout.contains("COMMITTED"), "{}", got.stdout);
     }
     let world = cluster.check(&[]).await?;
     ensure!(
@@ -318,6 +326,25 @@ async fn an_id_that_is_not_known_is_not_committed_and_never_aborted_by_presumpti
         unknown["outcome"] == "NOT_FOUND" && unknown["retained_since"].is_string(),
         "{unknown}"
     );
+    let created = "--created 1970-01-01T00:00:01Z";
+    for line in [
+        format!("tx get nobody {created}"),
+        format!("{} {created}", transfer_line("nobody", 5)),
+    ] {
+        let ran = cluster.covenant(&line).await?.exits(7)?;
+        for words in [
+            "nobody is UNKNOWN: it was first sent 1970-01-01T00:00:01.000Z",
+            "this call ran nothing",
+            "covenant entries",
+        ] {
+            ensure!(
+                ran.stderr.contains(words),
+                "`{line}` does not say {words:?}: {}",
+                ran.stderr
+            );
+        }
+        ensure!(!ran.stderr.contains("next:"), "`{line}`: {}", ran.stderr);
+    }
     let mut raw = TransactionServiceClient::connect(cluster.coordinator.url()).await?;
     let before_birth = GetTransactionRequest {
         transaction_id: "nobody".into(),

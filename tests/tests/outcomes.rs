@@ -71,6 +71,10 @@ async fn an_overdraft_is_aborted_with_its_reason_and_holds_nothing() -> Result<(
         balances(&account(&cluster, Who::LedgerB, "bob").await?) == [0, 0, 0, 0],
         "bob"
     );
+    for line in ["tx get T", "tx get T -o wide"] {
+        let shown = cluster.covenant(line).await?.exits(0)?.stdout;
+        ensure!(shown.contains(detail), "`{line}` does not show why: {shown}");
+    }
     let got = cluster.covenant("tx get T -o json").await?.exits(0)?.json()?;
     ensure!(
         got["outcome"] == "ABORTED" && got["reason"] == "INSUFFICIENT_FUNDS",
@@ -100,8 +104,6 @@ async fn every_refusal_of_a_ledger_reaches_the_caller_by_its_code() -> Result<()
         ("ledger-a/alice", "ledger-b/bob", "500001", "INSUFFICIENT_FUNDS"),
         ("ledger-a/alice", "ledger-b/nobody", "5", "ACCOUNT_NOT_FOUND"),
         ("ledger-a/dollars", "ledger-b/bob", "5", "CURRENCY_MISMATCH"),
-        ("ledger-a/alice", "ledger-b/bob", "0", "AMOUNT_NOT_POSITIVE"),
-        ("ledger-a/alice", "ledger-b/bob", "-5", "AMOUNT_NOT_POSITIVE"),
         ("ledger-a/alice", "ledger-a/alice", "5", "SAME_ACCOUNT"),
         ("ledger-a/heir", "ledger-a/rich", "6", "OVERFLOW"),
         ("ledger-a/alice", "ledger-a/shut", "5", "ACCOUNT_CLOSED"),
@@ -128,6 +130,18 @@ async fn every_refusal_of_a_ledger_reaches_the_caller_by_its_code() -> Result<()
         );
         seen.insert(code);
     }
+    // The command takes no such amount.
+    for amount in [0, -5] {
+        let told = cluster
+            .execute(&Transfer::new(format!("N{amount}"), amount))
+            .await?;
+        let Outcome::Aborted(view) = told else {
+            anyhow::bail!("{told:?}")
+        };
+        let code = view.reason.clone().unwrap_or_default().code;
+        ensure!(code == "AMOUNT_NOT_POSITIVE", "{view:?}");
+    }
+    seen.insert("AMOUNT_NOT_POSITIVE");
     let world = cluster.quiet(PATIENCE).await?;
     checks::s14_conservation(&world, i128::from(OPENING) + i128::from(RICH) + 106)?;
     checks::s1_agreement(&world)?;
@@ -241,8 +255,16 @@ async fn a_transaction_with_a_participant_that_is_away_aborts_at_its_deadline() 
     let mut cluster = Cluster::start().await?;
     cluster.ledger_b.kill()?;
     let began = std::time::Instant::now();
-    let line = "transfer --from ledger-a/alice --to ledger-b/bob --amount 5 --timeout 1500ms --id T -o json";
-    let aborted = cluster.covenant(line).await?.exits(1)?.json()?;
+    let line = "transfer --from ledger-a/alice --to ledger-b/bob --amount 5 --timeout 1500ms --id T";
+    let aborted = cluster.covenant(line).await?.exits(1)?;
+    ensure!(
+        aborted
+            .stdout
+            .contains("DEADLINE_EXCEEDED  not all votes were in"),
+        "it does not say why: {}",
+        aborted.stdout
+    );
+    let aborted = cluster.covenant("tx get T -o json").await?.exits(0)?.json()?;
     ensure!(
         aborted["outcome"] == "ABORTED" && aborted["reason"] == "DEADLINE_EXCEEDED",
         "{aborted}"
@@ -369,6 +391,90 @@ async fn a_transfer_to_nobody_surely_never_left() -> Result<()> {
         "{}",
         ran.stderr
     );
-    ensure!(ran.stderr.contains("next: covenant transfer"), "{}", ran.stderr);
+    let next = ran.json()?["error"]["next"].clone();
+    let next = next.as_str().unwrap_or_default();
+    ensure!(next.starts_with("covenant transfer "), "{next}");
+    ensure!(
+        next.contains(&format!("--timeout 1s --endpoint {endpoint}")),
+        "{next}"
+    );
+    ensure!(ran.stderr.contains(&format!("next: {next}")), "{}", ran.stderr);
     Ok(())
+}
+
+#[tokio::test]
+async fn a_question_to_another_kind_of_server_is_a_usage_error_that_says_who_answers_there() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let (coordinator, ledger) = (cluster.coordinator.url(), cluster.ledger_a.url());
+    for (line, option, url, words) in [
+        ("tx get T", "--endpoint", &ledger, "a ledger answers there"),
+        ("tx list", "--endpoint", &ledger, "a ledger answers there"),
+        ("tx watch", "--endpoint", &ledger, "a ledger answers there"),
+        (
+            "participant list",
+            "--endpoint",
+            &ledger,
+            "a ledger answers there",
+        ),
+        (
+            "accounts",
+            "--ledger",
+            &coordinator,
+            "a coordinator answers there",
+        ),
+        (
+            "entries --account alice",
+            "--ledger",
+            &coordinator,
+            "a coordinator answers there",
+        ),
+    ] {
+        let arguments: Vec<&str> = line.split(' ').chain([option, url]).collect();
+        let ran = covenant(&arguments).await?.exits(2)?;
+        for word in [url.as_str(), words, option_for(words)] {
+            ensure!(
+                ran.stderr.contains(word),
+                "`{line}` does not say {word:?}: {}",
+                ran.stderr
+            );
+        }
+    }
+    cluster.stop_and_check_logs().await
+}
+
+/// The option that leads out, when this kind of server answers.
+fn option_for(words: &str) -> &'static str {
+    if words.contains("a ledger") {
+        "--endpoint http://HOST:PORT"
+    } else {
+        "--ledger http://HOST:PORT"
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_to_another_kind_of_server_stays_unknown_and_is_not_sent_there_again() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let ledger = cluster.ledger_a.url();
+    let transfer = "transfer --from ledger-a/alice --to ledger-b/bob --amount 5 --id T -o json";
+    for line in [transfer, "tx abort T -o json"] {
+        let arguments: Vec<&str> = line.split(' ').chain(["--endpoint", &ledger]).collect();
+        let ran = covenant(&arguments).await?.exits(7)?;
+        let shown = ran.json()?;
+        ensure!(
+            shown["outcome"] == "UNKNOWN" && shown["next"].is_null(),
+            "{shown}"
+        );
+        ensure!(
+            ran.stderr.contains("a ledger answers there") && !ran.stderr.contains("next:"),
+            "{}",
+            ran.stderr
+        );
+        ensure!(
+            ran.stderr.contains("--endpoint http://HOST:PORT T"),
+            "{}",
+            ran.stderr
+        );
+    }
+    cluster.covenant("tx get T").await?.exits(3)?;
+    cluster.stop_and_check_logs().await
 }

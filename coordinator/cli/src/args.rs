@@ -17,6 +17,9 @@ pub(crate) const READ_PATIENCE_MS: u64 = 2_000;
 /// The coordinator that commands talk to when nothing else is said.
 const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7400";
 
+/// The variable that says otherwise.
+const ENDPOINT_VARIABLE: &str = "COVENANT_ENDPOINT";
+
 /// The ledger that commands talk to when nothing else is said.
 const DEFAULT_LEDGER: &str = "http://127.0.0.1:7410";
 
@@ -90,7 +93,7 @@ impl OutputArgs {
 #[derive(Args, Clone)]
 pub(crate) struct EndpointArgs {
     /// The coordinator's address, as http://HOST:PORT.
-    #[arg(long, value_name = "URL", env = "COVENANT_ENDPOINT", default_value = DEFAULT_ENDPOINT)]
+    #[arg(long, value_name = "URL", env = ENDPOINT_VARIABLE, default_value = DEFAULT_ENDPOINT)]
     pub(crate) endpoint: String,
 }
 
@@ -100,9 +103,13 @@ impl EndpointArgs {
         Ok(Client::with_link(talking(&self.endpoint)?))
     }
 
-    /// The option as it must be repeated in a command, or nothing if it is the default.
+    /// The option as it must be repeated in a command, or nothing if that command would talk to it anyway, in any shell.
     pub(crate) fn to_option(&self) -> String {
-        if self.endpoint == DEFAULT_ENDPOINT {
+        self.to_option_beside(std::env::var_os(ENDPOINT_VARIABLE).is_some())
+    }
+
+    fn to_option_beside(&self, is_variable_set: bool) -> String {
+        if self.endpoint == DEFAULT_ENDPOINT && !is_variable_set {
             return String::new();
         }
         format!(" --endpoint {}", crate::parse::quoted(&self.endpoint))
@@ -180,6 +187,22 @@ mod tests {
     }
 
     #[test]
+    fn an_endpoint_is_repeated_unless_the_command_would_use_it_anyway() {
+        let option = |endpoint: &str, is_variable_set| {
+            let endpoint = EndpointArgs {
+                endpoint: endpoint.to_owned(),
+            };
+            endpoint.to_option_beside(is_variable_set)
+        };
+        assert_eq!(option(DEFAULT_ENDPOINT, false), "");
+        assert_eq!(
+            option(DEFAULT_ENDPOINT, true),
+            " --endpoint http://127.0.0.1:7400"
+        );
+        assert_eq!(option("http://a:1", false), " --endpoint http://a:1");
+    }
+
+    #[test]
     fn every_command_and_option_is_explained() {
         fn check(command: &clap::Command) {
             assert!(
@@ -207,6 +230,9 @@ mod tests {
         for line in [
             "covenant transfer --from alice --to ledger-b/bob --amount 1",
             "covenant transfer --from ledger-a/alice --to ledger-b/bob --amount ten",
+            "covenant transfer --from ledger-a/alice --to ledger-b/bob --amount 0",
+            "covenant transfer --from ledger-a/alice --to ledger-b/bob --amount -5",
+            "covenant transfer --from ledger-a/alice --to ledger-b/bob --amount 1.50",
             "covenant transfer --from a/a --to b/b --amount 1 --timeout 5",
             "covenant tx list --state nonsense",
             "covenant tx list --page-size 0",

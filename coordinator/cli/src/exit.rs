@@ -10,6 +10,9 @@ use covenant_client::{Error, Refusal, RefusalKind};
 use serde::Serialize;
 use tonic::Code;
 
+/// The code of a failure that another kind of server answered; `endpoint` in its metadata says where.
+pub(crate) const WRONG_SERVER: &str = "WRONG_SERVER";
+
 /// What the exit code says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -40,12 +43,12 @@ pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0   done (transfer: COMMITTED; tx abort: ABORTED; tx get: any outcome but those below)
   1   the answer is negative (transfer: ABORTED, or the id has other content; tx abort: it was COMMITTED)
-  2   usage: the command line, the configuration, or an argument that the server refused
+  2   usage: the command line, the configuration, an argument that the server refused, or another kind of server
   3   not found (tx get: NOT_FOUND or EXPIRED)
   4   surely nothing was run: the server was not reached, or does not serve yet
   5   not allowed
   6   wrong state (a participant never joined, a bound is reached, a directory or port is in use)
-  7   the outcome is UNKNOWN: a request may have left; the safe next command is printed
+  7   the outcome is UNKNOWN: a request may have left; what is safe to do is printed
   70  internal: a fault of this program, of the server, or of what it stores";
 
 impl From<Exit> for ExitCode {
@@ -126,12 +129,17 @@ impl From<Error> for Failure {
         match error {
             Error::Endpoint { .. } => Self::usage("ENDPOINT_INVALID", message),
             Error::NeverSent { .. } => Self::new(Exit::NeverSent, "NEVER_SENT", message),
-            Error::Unanswered { endpoint, source } if source.code() == Code::Unimplemented => Self::usage(
-                "WRONG_SERVER",
-                format!(
-                    "{endpoint} does not know this call; give the address of a coordinator, or of a ledger with --ledger"
-                ),
-            ),
+            Error::OutOfBounds { name, bound, .. } => Self {
+                metadata: BTreeMap::from([
+                    ("bound".to_owned(), name.to_owned()),
+                    ("value".to_owned(), bound.to_string()),
+                ]),
+                ..Self::usage("OUT_OF_BOUNDS", message)
+            },
+            Error::WrongServer { endpoint } => Self {
+                metadata: BTreeMap::from([("endpoint".to_owned(), endpoint)]),
+                ..Self::usage(WRONG_SERVER, message)
+            },
             Error::Unanswered { .. } => Self::new(Exit::Unknown, "UNANSWERED", message),
             Error::Refused(refusal) => Self {
                 metadata: refusal.metadata.clone(),

@@ -1,5 +1,7 @@
 //! Calls of a ledger's own service, page after page.
 
+use std::time::Duration;
+
 use covenant_client::{Error, Link, MAX_RESPONSE_BYTES, bounded};
 use covenant_proto::ledger::v1::ledger_service_client::LedgerServiceClient;
 use covenant_proto::ledger::v1::{
@@ -59,7 +61,7 @@ pub(crate) async fn holds(link: &Link) -> Result<Listed<Hold>, Error> {
 /// All entries of one account, newest first.
 pub(crate) async fn entries(link: &Link, account: &str) -> Result<Listed<Entry>, Error> {
     all(async |page_token| {
-        let page = entries_page(link, account, PAGE_SIZE, page_token).await?;
+        let page = entries_page(link, account, PAGE_SIZE, page_token, read_patience()).await?;
         Ok((page.entries, page.next_page_token))
     })
     .await
@@ -71,6 +73,7 @@ pub(crate) async fn entries_page(
     account: &str,
     page_size: u32,
     page_token: String,
+    patience: Duration,
 ) -> Result<ListEntriesResponse, Error> {
     let request = ListEntriesRequest {
         account: account.to_owned(),
@@ -81,7 +84,7 @@ pub(crate) async fn entries_page(
         let request = bounded(request.clone(), until);
         async move { client(channel).list_entries(request).await }
     };
-    Ok(link.ask(read_patience(), call).await?.into_inner())
+    Ok(link.ask(patience, call).await?.into_inner())
 }
 
 async fn all<T>(page: impl AsyncFn(String) -> Result<(Vec<T>, String), Error>) -> Result<Listed<T>, Error> {

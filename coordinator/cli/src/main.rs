@@ -14,6 +14,7 @@ mod ledger_client;
 mod logs;
 mod output;
 mod parse;
+mod server_kind;
 mod servers;
 mod settings;
 mod view;

@@ -63,7 +63,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    fn render(&self, with_header: bool) -> String {
+    pub(crate) fn render(&self, with_header: bool) -> String {
         let mut table = comfy_table::Table::new();
         table
             .load_style(presets::NOTHING)
@@ -132,6 +132,11 @@ impl Output {
             Format::Table | Format::Wide => false,
             Format::Json | Format::Jsonl | Format::Yaml => true,
         }
+    }
+
+    /// Whether more columns are wanted.
+    pub(crate) fn is_wide(self) -> bool {
+        self.format == Format::Wide
     }
 
     /// Writes one object.

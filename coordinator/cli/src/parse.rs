@@ -43,6 +43,15 @@ pub(crate) fn transaction_id(text: &str) -> Result<String, String> {
         .map_err(|why| why.to_string())
 }
 
+/// Reads an amount of money: a whole number of minor units above 0.
+pub(crate) fn amount(text: &str) -> Result<i64, String> {
+    let way = format!(
+        "an amount is a whole number of minor units, 1 to {}: 1.50 THB is 150",
+        i64::MAX
+    );
+    text.parse().ok().filter(|amount| *amount > 0).ok_or(way)
+}
+
 /// Reads `5s`, `500ms`, `1m 30s`; above 0.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let signed: SignedDuration = text
@@ -67,6 +76,22 @@ pub(crate) fn time_text(millis: UnixMillis) -> String {
         .ok()
         .and_then(|millis| Timestamp::from_millisecond(millis).ok());
     timestamp.map_or_else(|| format!("{millis} ms"), |timestamp| format!("{timestamp:.3}"))
+}
+
+/// Writes a duration as [`duration`] reads it, in the largest unit that it is a whole number of.
+pub(crate) fn duration_text(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    match (nanos % 1_000_000_000, nanos % 1_000_000) {
+        (0, _) => format!("{}s", nanos / 1_000_000_000),
+        (_, 0) => format!("{}ms", nanos / 1_000_000),
+        _ => format!("{nanos}ns"),
+    }
+}
+
+/// Writes an option with its value, so that a value that begins with a dash is not read as an option.
+pub(crate) fn option(name: &str, value: &str) -> String {
+    let separator = if value.starts_with('-') { '=' } else { ' ' };
+    format!("{name}{separator}{}", quoted(value))
 }
 
 /// Quotes a word for a POSIX shell if it needs that.
@@ -103,6 +128,39 @@ mod tests {
         for bad in ["", "5", "0s", "-1s", "five"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_amount_is_a_whole_number_above_0_and_the_refusal_says_the_bound_and_the_way_out() {
+        assert_eq!(
+            (amount("1"), amount("9223372036854775807")),
+            (Ok(1), Ok(i64::MAX))
+        );
+        for bad in ["0", "-5", "1.50", "", "1e3", "ten", "9223372036854775808"] {
+            let why = amount(bad).unwrap_err();
+            assert!(
+                why.contains("1 to 9223372036854775807") && why.contains("minor units"),
+                "{bad}: {why}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_duration_that_is_written_is_read_as_the_same() {
+        for (span, text) in [
+            (Duration::from_secs(90), "90s"),
+            (Duration::from_millis(1_500), "1500ms"),
+            (Duration::from_micros(1_500), "1500000ns"),
+        ] {
+            assert_eq!(duration_text(span), text);
+            assert_eq!(duration(text), Ok(span));
+        }
+    }
+
+    #[test]
+    fn a_value_that_begins_with_a_dash_is_no_option() {
+        assert_eq!(option("--from", "a/x y"), "--from 'a/x y'");
+        assert_eq!(option("--from", "-a/x"), "--from=-a/x");
     }
 
     #[test]

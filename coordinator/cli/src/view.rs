@@ -11,6 +11,9 @@ use serde::Serialize;
 use crate::output::Table;
 use crate::parse::time_text;
 
+/// The most characters of a reason's detail that a table shows; `wide` and the formats for programs have all of it.
+const MAX_DETAIL_CHARS: usize = 120;
+
 /// A transaction.
 #[derive(Serialize)]
 pub(crate) struct TransactionView {
@@ -96,17 +99,35 @@ impl TransactionView {
         shown
     }
 
-    /// The transaction and its branches.
+    /// The transaction, its branches, and the detail of a reason that no branch shows.
     pub(crate) fn tables(&self, wide: bool) -> Vec<Table> {
-        let shown = vec![Self::table(std::slice::from_ref(self), wide)];
-        if self.branches.is_empty() {
-            return shown;
+        let mut tables = vec![Self::table(std::slice::from_ref(self), wide)];
+        if !self.branches.is_empty() {
+            tables.push(self.branch_table(wide));
         }
+        let detail = self.reason_detail.as_ref().filter(|detail| {
+            let mut shown = self.branches.iter().map(|branch| branch.reason_detail.as_ref());
+            !shown.any(|shown| shown == Some(detail))
+        });
+        if let Some(detail) = detail {
+            let mut table = Table::new(&["REASON", "DETAIL"]);
+            table.row(vec![or_none(self.reason.as_ref()), shown_detail(detail, wide)]);
+            tables.push(table);
+        }
+        tables
+    }
+
+    /// One row for each branch; DETAIL stands there if any has one.
+    fn branch_table(&self, wide: bool) -> Table {
+        let with_detail = wide || self.branches.iter().any(|branch| branch.reason_detail.is_some());
         let mut header = vec!["PARTICIPANT", "STATE", "REASON"];
         if wide {
-            header.extend(["HEURISTIC", "DELIVERIES", "DETAIL"]);
+            header.extend(["HEURISTIC", "DELIVERIES"]);
         }
-        let mut table = Table::new(&header);
+        if with_detail {
+            header.push("DETAIL");
+        }
+        let mut table = Table::new(&header).right(if wide { &[4] } else { &[] });
         for branch in &self.branches {
             let mut row = vec![
                 branch.participant.clone(),
@@ -114,12 +135,15 @@ impl TransactionView {
                 or_none(branch.reason.as_ref()),
             ];
             if wide {
-                let detail = or_none(branch.reason_detail.as_ref());
-                row.extend([branch.heuristic.clone(), branch.deliveries.to_string(), detail]);
+                row.extend([branch.heuristic.clone(), branch.deliveries.to_string()]);
+            }
+            if with_detail {
+                let detail = branch.reason_detail.as_deref().unwrap_or_default();
+                row.push(shown_detail(detail, wide));
             }
             table.row(row);
         }
-        shown.into_iter().chain([table]).collect()
+        table
     }
 
     /// One row for each transaction.
@@ -136,7 +160,7 @@ impl TransactionView {
         if wide {
             header.extend(["CREATED", "BRANCHES", "XID"]);
         }
-        let mut table = Table::new(&header);
+        let mut table = Table::new(&header).right(&[5]);
         for shown in transactions {
             let mut row = vec![
                 shown.transaction_id.clone(),
@@ -387,6 +411,14 @@ fn text(text: &str) -> Option<String> {
 
 fn time(timestamp: &prost_types::Timestamp) -> Option<String> {
     from_timestamp(timestamp).map(time_text)
+}
+
+/// A detail as a table shows it: in full if it is wide, else its beginning.
+fn shown_detail(detail: &str, wide: bool) -> String {
+    match detail.char_indices().nth(MAX_DETAIL_CHARS) {
+        Some((end, _)) if !wide => format!("{}...", &detail[..end]),
+        Some(_) | None => detail.to_owned(),
+    }
 }
 
 fn or_none(value: Option<&impl ToString>) -> String {

@@ -12,10 +12,11 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 
+use crate::error::is_wrong_server;
 use crate::link::{Ended, bounded};
 use crate::{
-    Error, LAST_LOOK_MS, Link, MAX_RESPONSE_BYTES, Outcome, Refusal, Transaction, UnixMillis, View,
-    to_timestamp,
+    Error, LAST_LOOK_MS, Link, MAX_RESPONSE_BYTES, Outcome, Refusal, Transaction, UnixMillis, View, Why,
+    bounds, to_timestamp,
 };
 
 /// A caller of one coordinator. Cheap to clone; clones share the connection.
@@ -63,8 +64,9 @@ impl Client {
     /// aborts nothing.
     ///
     /// # Errors
-    /// [`Error::NeverSent`] and [`Error::Refused`]: no send of this call ran anything.
+    /// [`Error::OutOfBounds`], [`Error::NeverSent`] and [`Error::Refused`]: no send of this call ran anything.
     pub async fn execute(&self, transaction: &Transaction, patience: Duration) -> Result<Outcome, Error> {
+        bounds::check(transaction)?;
         let last_look = Duration::from_millis(LAST_LOOK_MS).min(patience / 8);
         let request = transaction.to_request();
         let call = async |channel, until| {
@@ -96,13 +98,15 @@ impl Client {
     /// Says what is known of an id, without waiting for it to be decided. With `created` more can be said.
     ///
     /// # Errors
-    /// [`Error::NeverSent`] and [`Error::Refused`], after at most `patience`.
+    /// [`Error::OutOfBounds`], [`Error::NeverSent`], [`Error::Refused`] and [`Error::WrongServer`], after at most
+    /// `patience`.
     pub async fn get(
         &self,
         id: &str,
         created: Option<UnixMillis>,
         patience: Duration,
     ) -> Result<Outcome, Error> {
+        bounds::check_id(id)?;
         let request = GetTransactionRequest {
             transaction_id: id.to_owned(),
             created: created.map(to_timestamp),
@@ -113,7 +117,12 @@ impl Client {
                 .await?;
             Ok(answer.into_inner().transaction)
         };
-        Ok(outcome(self.link.persist(patience, call).await?))
+        match self.link.persist(patience, call).await? {
+            Ended::Open(Why::Unanswered { last, .. }) if is_wrong_server(&last) => {
+                Err(self.link.wrong_server())
+            }
+            ended => Ok(outcome(ended)),
+        }
     }
 
     /// Aborts a transaction that is not decided, and says what it came to: COMMITTED if it was decided before.
@@ -121,13 +130,14 @@ impl Client {
     /// With `created`, an id that never ran is fenced against a send that is still under way.
     ///
     /// # Errors
-    /// [`Error::NeverSent`] and [`Error::Refused`]: no send of this call aborted anything.
+    /// [`Error::OutOfBounds`], [`Error::NeverSent`] and [`Error::Refused`]: no send of this call aborted anything.
     pub async fn abort(
         &self,
         id: &str,
         created: Option<UnixMillis>,
         patience: Duration,
     ) -> Result<Outcome, Error> {
+        bounds::check_id(id)?;
         let request = AbortTransactionRequest {
             transaction_id: id.to_owned(),
             created: created.map(to_timestamp),
@@ -144,7 +154,8 @@ impl Client {
     /// Lists what is known, one page of at most `page_size` (0: 100, at most 1000).
     ///
     /// # Errors
-    /// [`Error::NeverSent`], [`Error::Refused`] and [`Error::Unanswered`], after at most `patience`.
+    /// [`Error::NeverSent`], [`Error::Refused`], [`Error::WrongServer`] and [`Error::Unanswered`], after at most
+    /// `patience`.
     pub async fn list(
         &self,
         state: StateFilter,
@@ -172,8 +183,10 @@ impl Client {
     /// Watches one transaction, its present state first, or all of them from now on.
     ///
     /// # Errors
-    /// [`Error::NeverSent`], [`Error::Refused`] and [`Error::Unanswered`], after at most `patience`.
+    /// [`Error::NeverSent`], [`Error::Refused`], [`Error::WrongServer`] and [`Error::Unanswered`], after at most
+    /// `patience`.
     pub async fn watch(&self, id: Option<&str>, patience: Duration) -> Result<Watch, Error> {
+        id.map_or(Ok(()), bounds::check_id)?;
         let request = WatchTransactionsRequest {
             transaction_id: id.unwrap_or_default().to_owned(),
         };
@@ -193,7 +206,8 @@ impl Client {
     /// Lists every participant that ever joined, one page of at most `page_size` (0: 100, at most 1000).
     ///
     /// # Errors
-    /// [`Error::NeverSent`], [`Error::Refused`] and [`Error::Unanswered`], after at most `patience`.
+    /// [`Error::NeverSent`], [`Error::Refused`], [`Error::WrongServer`] and [`Error::Unanswered`], after at most
+    /// `patience`.
     pub async fn participants(
         &self,
         page_size: u32,

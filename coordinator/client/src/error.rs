@@ -22,6 +22,31 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A size of the request is beyond a bound that every coordinator has; nothing was sent.
+    #[error("{what} has {value} {unit}; give {least} to {bound} ({name}); nothing was sent")]
+    OutOfBounds {
+        /// What is too large or too small.
+        what: String,
+        /// Its size.
+        value: usize,
+        /// `bytes` or `branches`.
+        unit: &'static str,
+        /// The smallest size.
+        least: usize,
+        /// The bound's name, e.g. `MAX_OPERATION_BYTES`.
+        name: &'static str,
+        /// The largest size.
+        bound: usize,
+    },
+    /// The server there does not have the call, which changes nothing: it is another kind of server. From `get`, lists and
+    /// watches only; for `execute` and `abort` this is `Outcome::Unknown` (section 7).
+    #[error(
+        "{endpoint} does not have this call, so it is another kind of server: correct the address; nothing was changed"
+    )]
+    WrongServer {
+        /// Where to.
+        endpoint: String,
+    },
     /// No connection came up in all of the caller's patience, so nothing was sent.
     #[error(
         "{endpoint} was not reached in {tries} tries: {}; nothing was sent",
@@ -134,9 +159,14 @@ pub(crate) fn never_left(status: &Status) -> bool {
     chain(status).any(|cause| cause.is::<tonic::ConnectError>())
 }
 
+/// Whether the server there does not have the call.
+pub(crate) fn is_wrong_server(status: &Status) -> bool {
+    status.code() == Code::Unimplemented
+}
+
 /// The status in a few words, with its deepest cause.
 pub(crate) fn describe(status: &Status) -> String {
-    if status.code() == Code::Unimplemented {
+    if is_wrong_server(status) {
         return "Unimplemented: the server there does not know this call; it may be another kind of server"
             .to_owned();
     }

@@ -32,6 +32,7 @@
 //! # }
 //! ```
 
+mod bounds;
 mod client;
 mod error;
 mod link;
@@ -40,6 +41,7 @@ mod outcome;
 mod tests;
 mod transaction;
 
+pub use bounds::{MAX_BRANCHES, MAX_EXECUTE_BYTES, MAX_ID_BYTES, MAX_OPERATION_BYTES};
 pub use client::{Client, TransactionPage, Watch};
 pub use covenant_proto::v1;
 pub use error::{Error, Refusal, RefusalKind};

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::{Request, Status};
 
-use crate::error::{describe, never_left};
+use crate::error::{describe, is_wrong_server, never_left};
 use crate::{
     CONNECT_TIMEOUT_MS, Error, KEEP_ALIVE_INTERVAL_MS, KEEP_ALIVE_TIMEOUT_MS, MAX_PATIENCE_MS, RETRY_BASE_MS,
     RETRY_CAP_MS, Refusal, RefusalKind, Why,
@@ -91,6 +91,12 @@ impl Link {
         self
     }
 
+    pub(crate) fn wrong_server(&self) -> Error {
+        Error::WrongServer {
+            endpoint: self.endpoint.to_string(),
+        }
+    }
+
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
     }
@@ -99,7 +105,7 @@ impl Link {
     /// most [`CONNECT_TIMEOUT_MS`] after that.
     ///
     /// # Errors
-    /// [`Error::NeverSent`], [`Error::Refused`] or [`Error::Unanswered`].
+    /// [`Error::NeverSent`], [`Error::Refused`], [`Error::WrongServer`] or [`Error::Unanswered`].
     pub async fn ask<T, F>(
         &self,
         patience: Duration,
@@ -114,6 +120,7 @@ impl Link {
         };
         match self.persist(patience, call).await? {
             Ended::Answer(answer) => Ok(answer),
+            Ended::Open(Why::Unanswered { last, .. }) if is_wrong_server(&last) => Err(self.wrong_server()),
             Ended::Open(Why::Unanswered { last, .. }) => Err(unanswered(last)),
             // What was asked changes nothing, so the earlier try that got no answer does not matter.
             Ended::Open(Why::RefusedLater(refusal)) => Err(Error::Refused(refusal)),
@@ -149,7 +156,7 @@ impl Link {
             let retry = match &refusal {
                 Some(refusal) if may_have_run => refusal.is_transient(),
                 Some(refusal) => refusal.kind == RefusalKind::Unavailable,
-                None => status.code() != Code::Unimplemented,
+                None => !is_wrong_server(&status),
             };
             if !retry || Instant::now() + pause >= until {
                 return self.ended(attempt, may_have_run, refusal, status);

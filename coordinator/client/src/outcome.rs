@@ -5,7 +5,7 @@ use std::fmt;
 use covenant_proto::v1;
 use tonic::Status;
 
-use crate::error::describe;
+use crate::error::{describe, is_wrong_server};
 use crate::{Refusal, View};
 
 /// What a caller is told (section 1, "outcome"). COMMITTED and ABORTED are final.
@@ -109,6 +109,13 @@ pub enum Why {
 }
 
 impl Unknown {
+    /// Whether the last send met a server that does not have the call: the address is another kind of server's. It is
+    /// UNKNOWN all the same, because only an answer of Covenant's says that nothing was run (section 7).
+    #[must_use]
+    pub fn is_wrong_server(&self) -> bool {
+        matches!(&self.why, Why::Unanswered { last, .. } if is_wrong_server(last))
+    }
+
     /// What the caller can do without any risk of running the transaction twice.
     #[must_use]
     pub fn safe_next_step(&self) -> &'static str {

@@ -436,3 +436,46 @@ async fn a_patience_without_end_is_no_panic() {
     let told = client(&script).await.execute(&transaction(), Duration::MAX).await;
     assert!(matches!(told, Ok(Outcome::Committed(_))), "{told:?}");
 }
+
+#[tokio::test]
+async fn another_kind_of_server_is_an_error_for_what_only_looks_and_unknown_for_what_may_run() {
+    let (listener, endpoint) = listen().await;
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = tonic::transport::Server::builder().add_service(health);
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let client = Client::new(&endpoint).unwrap();
+    let patience = Duration::from_secs(5);
+    let got = client.get("T100", None, patience).await;
+    assert!(matches!(got, Err(Error::WrongServer { .. })), "{got:?}");
+    let listed = client.list(v1::StateFilter::Unspecified, 0, "", patience).await;
+    assert!(matches!(listed, Err(Error::WrongServer { .. })), "{listed:?}");
+    let watched = client.watch(None, patience).await.map(drop);
+    assert!(matches!(watched, Err(Error::WrongServer { .. })), "{watched:?}");
+    for told in [
+        client.execute(&transaction(), patience).await,
+        client.abort("T100", None, patience).await,
+    ] {
+        let Ok(Outcome::Unknown(unknown)) = told else {
+            panic!("{told:?}")
+        };
+        assert!(unknown.is_wrong_server(), "{unknown}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_beyond_a_bound_is_never_sent() {
+    let script = Script::default();
+    let client = client(&script).await;
+    let mut huge = transaction();
+    huge.branches = (0..128)
+        .map(|n| Branch::new(format!("p{n}"), vec![0; 40 * 1024]))
+        .collect();
+    let told = client.execute(&huge, Duration::from_secs(5)).await;
+    assert!(matches!(told, Err(Error::OutOfBounds { .. })), "{told:?}");
+    let got = client.get(&"x".repeat(129), None, Duration::from_secs(5)).await;
+    assert!(
+        matches!(got, Err(Error::OutOfBounds { value: 129, .. })),
+        "{got:?}"
+    );
+    assert_eq!(script.sends(), 0);
+}

@@ -1,6 +1,6 @@
 //! `covenant entries`.
 
-use crate::args::{LedgerArgs, OutputArgs, PageArgs};
+use crate::args::{LedgerArgs, OutputArgs, PageArgs, read_patience};
 use crate::exit::{Exit, Failure};
 use crate::ledger_client;
 use crate::output::Output;
@@ -34,7 +34,8 @@ impl Args {
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
     let (size, token) = (args.page.page_size, args.page.page_token.clone());
-    let page = ledger_client::entries_page(&args.ledger.link()?, &args.account, size, token).await?;
+    let page = ledger_client::entries_page(&args.ledger.link()?, &args.account, size, token, read_patience())
+        .await?;
     let shown: Vec<_> = page.entries.iter().map(EntryView::of).collect();
     let table = |wide| EntryView::table(&shown, wide);
     args.output()

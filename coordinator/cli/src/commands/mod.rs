@@ -12,8 +12,9 @@ pub(crate) mod transfer;
 pub(crate) mod tx;
 
 use crate::args::Command;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
+use crate::server_kind;
 
 /// Runs a command to its end and says why if it has no answer.
 pub(crate) async fn run(command: Command) -> Exit {
@@ -29,12 +30,8 @@ pub(crate) async fn run(command: Command) -> Exit {
         Command::Completion(args) => (Output::default(), completion::run(args)),
         Command::Demo(args) => (args.output(), demo::run(args).await),
     };
-    ended(output, result)
-}
-
-fn ended(output: Output, result: Result<Exit, Failure>) -> Exit {
     match result {
         Ok(exit) => exit,
-        Err(failure) => output.fail(&failure),
+        Err(failure) => output.fail(&server_kind::named(failure).await),
     }
 }

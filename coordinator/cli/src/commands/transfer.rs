@@ -10,10 +10,13 @@ use super::tx;
 use crate::args::{EndpointArgs, OutputArgs, say};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::parse::{self, AccountPath, quoted, time_text};
+use crate::parse::{self, AccountPath, duration_text, option, quoted, time_text};
 
 /// How much longer than the transaction's deadline the command waits for an answer, in milliseconds.
 const GRACE_MS: u64 = 1_000;
+
+/// The deadline of a transfer that names none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Move money between two accounts, at one ledger or at two, all or nothing.
 #[derive(clap::Args)]
@@ -42,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PARTICIPANT/ACCOUNT", value_parser = parse::account_path)]
     to: AccountPath,
     /// How much, a whole number above 0 in minor units of the currency (100000 is 1,000.00 THB).
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = parse::amount)]
     amount: i64,
     /// The currency of both accounts; 3 upper-case letters.
     #[arg(long, value_name = "CURRENCY", default_value = "THB")]
@@ -104,22 +107,23 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
         quoted(&id),
         time_text(created)
     ));
-    let next = [
-        tx::get_command(&id, Some(created), &args.endpoint),
-        again(&args, &id, created),
-    ];
+    let again = again(&args, &id, created);
     let patience = args.timeout.saturating_add(Duration::from_millis(GRACE_MS));
     let outcome = match client.execute(&transaction, patience).await {
         Ok(outcome) => outcome,
         Err(error) => {
             let mut failure = Failure::from(error);
-            if failure.exit == Exit::NeverSent {
-                failure.next = vec![next[1].clone()];
-            }
+            failure.next = match failure.exit {
+                Exit::NeverSent => vec![again],
+                // The id is another transaction's; its `created` is not this call's.
+                Exit::Negative => vec![tx::tx_command("get", &id, None, &args.endpoint)],
+                _ => Vec::new(),
+            };
             return Err(failure);
         }
     };
-    tx::show(args.output(), &outcome, &id, Some(created), &next)?;
+    let output = args.output();
+    tx::show(output, &outcome, &id, Some(created), &args.endpoint, Some(&again)).await?;
     if args.wait == Wait::Completed {
         say_incomplete(&outcome);
     }
@@ -164,16 +168,21 @@ pub(crate) fn branches(from: &AccountPath, to: &AccountPath, amount: i64, curren
 
 /// The same transfer with its id and its time.
 fn again(args: &Args, id: &str, created: UnixMillis) -> String {
-    let (from, to) = (args.from.to_string(), args.to.to_string());
-    let amount = args.amount;
     let mut command = format!(
-        "covenant transfer --from {} --to {} --amount {amount} --currency {} --id={} --created {}",
-        quoted(&from),
-        quoted(&to),
-        quoted(&args.currency),
+        "covenant transfer {} {} --amount {} {} --id={} --created {}",
+        option("--from", &args.from.to_string()),
+        option("--to", &args.to.to_string()),
+        args.amount,
+        option("--currency", &args.currency),
         quoted(id),
         time_text(created),
     );
+    if args.wait == Wait::Completed {
+        command.push_str(" --wait completed");
+    }
+    if args.timeout != DEFAULT_TIMEOUT {
+        command.push_str(&format!(" --timeout {}", duration_text(args.timeout)));
+    }
     command.push_str(&args.endpoint.to_option());
     command
 }
@@ -249,28 +258,40 @@ mod tests {
     }
 
     #[test]
-    fn the_repetition_is_the_same_transfer() {
+    fn the_repetition_is_the_same_transfer_with_the_same_wait_and_timeout() {
         use clap::Parser;
-        let line = "covenant transfer --from a/x --to b/y --amount -5 --id T1 --endpoint http://10.0.0.1:1";
         let read = |line: &str| match crate::args::Cli::parse_from(line.split(' ')).command {
             crate::args::Command::Transfer(args) => args,
             _ => panic!("{line}"),
         };
-        let args = read(line);
-        let command = again(&args, "T1", 1_796_076_000_123);
-        assert_eq!(
-            command,
-            "covenant transfer --from a/x --to b/y --amount -5 --currency THB --id=T1 \
-             --created 2026-11-30T22:00:00.123Z --endpoint http://10.0.0.1:1"
-        );
-        let repeated = read(&command);
-        assert_eq!(
-            branches(&repeated.from, &repeated.to, repeated.amount, &repeated.currency),
-            branches(&args.from, &args.to, args.amount, &args.currency)
-        );
-        assert_eq!(
-            (repeated.id.as_deref(), repeated.created),
-            (Some("T1"), Some(1_796_076_000_123))
-        );
+        let endpoint = "--endpoint http://10.0.0.1:1";
+        let plain = "covenant transfer --from=-a/x --to b/y --amount 5";
+        let created = "--created 2026-11-30T22:00:00.123Z";
+        for options in [
+            "",
+            " --wait completed --timeout 1500ms",
+            " --wait completed",
+            " --timeout 60s",
+        ] {
+            let args = read(&format!("{plain} --id T1{options} {endpoint}"));
+            let command = again(&args, "T1", 1_796_076_000_123);
+            let expected = format!("{plain} --currency THB --id=T1 {created}{options} {endpoint}");
+            assert_eq!(command, expected);
+            let repeated = read(&command);
+            assert_eq!(
+                branches(&repeated.from, &repeated.to, repeated.amount, &repeated.currency),
+                branches(&args.from, &args.to, args.amount, &args.currency)
+            );
+            assert_eq!(
+                (repeated.id.as_deref(), repeated.created, repeated.timeout),
+                (Some("T1"), Some(1_796_076_000_123), args.timeout)
+            );
+            assert!(repeated.wait == args.wait);
+        }
+    }
+
+    #[test]
+    fn the_default_timeout_is_the_one_that_help_shows() {
+        assert_eq!(parse::duration("5s"), Ok(DEFAULT_TIMEOUT));
     }
 }

@@ -16,6 +16,11 @@ const OPTIONS: [&str; 5] = [
     "COVENANT_LOG_FORMAT",
 ];
 
+/// The variable of a key.
+pub(super) fn variable(key: &str) -> String {
+    format!("{PREFIX}{}", key.replace('.', "__").to_ascii_uppercase())
+}
+
 /// The variables that are set, as (variable, key, value), in the order of their keys.
 pub(super) fn read(
     defaults: &Table,

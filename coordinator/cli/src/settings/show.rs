@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Error, Settings};
+use super::{Error, Origin, Settings, environment, leaves, plain};
+use crate::output;
 
 /// The configuration and the origin of each key, for programs.
 #[derive(Serialize)]
@@ -29,6 +30,17 @@ impl<C: Serialize> Settings<C> {
             }
         }
         Ok(lines.join("\n") + "\n")
+    }
+
+    /// For people: a row for each key, with its value, where that came from, and the key's variable.
+    pub(crate) fn table(&self) -> Result<output::Table, Error> {
+        let mut shown = output::Table::new(&["KEY", "VALUE", "FROM", "VARIABLE"]);
+        for (key, value) in leaves(&toml::Table::try_from(&self.config)?) {
+            let origin = self.origins.get(&key).unwrap_or(&Origin::Default).to_string();
+            let variable = environment::variable(&key);
+            shown.row(vec![key, plain(&value), origin, variable]);
+        }
+        Ok(shown)
     }
 
     /// For programs: the values, and beside them where each came from.

@@ -156,3 +156,25 @@ fn what_is_shown_is_a_configuration_file_with_the_same_values() {
     assert_eq!(shown["config"]["limits"]["max_in_progress"], 20_000);
     assert_eq!(shown["origin"]["listen"], "flag --listen");
 }
+
+#[test]
+fn the_wide_table_has_for_each_key_its_value_its_origin_and_the_variable_that_sets_it() {
+    let set = variables(&[("COVENANT_LIMITS__IS_OPEN", "false")]);
+    let settings: Settings<Sample> = load(None, set, [listen_flag("127.0.0.1:0")]).unwrap();
+    let text = settings.table().unwrap().render(true);
+    let row = |key: &str| -> Vec<&str> {
+        let line = text.lines().find(|line| line.starts_with(key)).unwrap();
+        line.split("  ")
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty())
+            .collect()
+    };
+    let variable = "COVENANT_LIMITS__IS_OPEN";
+    let origin = format!("environment {variable}");
+    assert_eq!(
+        row("limits.is_open"),
+        ["limits.is_open", "false", &origin, variable]
+    );
+    assert_eq!(row("name"), ["name", "c1", "default", "COVENANT_NAME"]);
+    assert_eq!(text.lines().count(), 5, "{text}");
+}

@@ -70,6 +70,59 @@ fn an_abort_has_its_reason_in_the_transaction_and_in_the_branch() {
     assert_eq!(shown["branches"][0]["reason_detail"], detail);
 }
 
+fn aborted(transaction_detail: &str, branch_detail: &str) -> TransactionView {
+    let mut view = committed();
+    view.outcome = v1::Outcome::Aborted.into();
+    view.reason = Some(v1::AbortReason {
+        code: "CODE".into(),
+        participant: String::new(),
+        detail: transaction_detail.into(),
+    });
+    view.branches[0].reason = Some(v1::NoReason {
+        code: "CODE".into(),
+        detail: branch_detail.into(),
+    });
+    TransactionView::of(&view)
+}
+
+#[test]
+fn a_table_shows_why_it_was_aborted_bounded_unless_wide_and_only_once() {
+    let text = |shown: &TransactionView, wide| -> String {
+        shown
+            .tables(wide)
+            .iter()
+            .map(|table| table.render(true))
+            .collect()
+    };
+    let both = aborted("alice has 5", "alice has 5");
+    for wide in [false, true] {
+        assert_eq!(text(&both, wide).matches("alice has 5").count(), 1);
+    }
+    assert!(text(&aborted("the deadline passed", ""), false).contains("CODE    the deadline passed"));
+    let escape = "alice\u{1b}[31m";
+    let long = format!("{escape}{}", "x".repeat(500));
+    let shown = aborted(&long, &long);
+    let short = text(&shown, false);
+    assert!(
+        short.contains("x...") && !short.contains(&"x".repeat(121)),
+        "{short}"
+    );
+    assert!(
+        !short.contains('\u{1b}') && text(&shown, true).contains(&"x".repeat(500)),
+        "{short}"
+    );
+}
+
+#[test]
+fn counts_are_aligned_to_the_right() {
+    let shown = TransactionView::of(&committed());
+    let text = TransactionView::table(&[shown], false).render(true);
+    assert!(
+        text.contains("IN-DOUBT  DECIDED\n") && text.contains("         1  2026-"),
+        "{text}"
+    );
+}
+
 #[test]
 fn every_branch_state_of_the_wire_has_its_word() {
     for (state, word) in [

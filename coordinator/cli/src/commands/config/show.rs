@@ -3,7 +3,7 @@
 use super::ConfigArgs;
 use crate::args::OutputArgs;
 use crate::exit::{Exit, Failure};
-use crate::output;
+use crate::{output, settings};
 
 /// Print the configuration in force, and where each value came from.
 #[derive(clap::Args)]
@@ -11,8 +11,8 @@ use crate::output;
 The default, then the file, then the environment, then flags: the later one counts. The variable of a key is COVENANT_ and the key in capitals, `__` for the dot:
 transactions.max_in_progress is COVENANT_TRANSACTIONS__MAX_IN_PROGRESS. A key that does not exist is refused.
 
-What is printed is TOML with each origin as a comment, and a valid --config file; with -o json or -o yaml the values and
-their origins stand side by side.
+What is printed is TOML with each origin as a comment, and a valid --config file; -o wide prints columns, with the variable
+of each key; with -o json or -o yaml the values and their origins stand side by side.
 
 Examples:
   covenant config show > covenant.toml
@@ -27,13 +27,12 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let settings = args.config.load()?;
     let output = args.output.output();
-    if output.is_for_programs() {
-        output.one(&settings.shown(), |_| Vec::new())?;
+    let unwritable = |error: settings::Error| Failure::internal("CONFIG", error.to_string());
+    if output.is_for_programs() || output.is_wide() {
+        let table = settings.table().map_err(unwritable)?;
+        output.one(&settings.shown(), |_| vec![table])?;
     } else {
-        let text = settings
-            .to_toml()
-            .map_err(|error| Failure::internal("CONFIG", error.to_string()))?;
-        output::write(&text)?;
+        output::write(&settings.to_toml().map_err(unwritable)?)?;
     }
     Ok(Exit::Done)
 }

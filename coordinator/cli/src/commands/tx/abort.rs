@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use covenant_client::{Outcome, UnixMillis};
 
-use super::{get_command, show};
+use super::show;
 use crate::args::{EndpointArgs, OutputArgs};
 use crate::exit::{Exit, Failure};
 use crate::parse;
@@ -42,8 +42,8 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
         .client()?
         .abort(&args.id, args.created, args.timeout)
         .await?;
-    let next = get_command(&args.id, args.created, &args.endpoint);
-    show(args.output.output(), &outcome, &args.id, args.created, &[next])?;
+    let output = args.output.output();
+    show(output, &outcome, &args.id, args.created, &args.endpoint, None).await?;
     Ok(exit(&outcome))
 }
 

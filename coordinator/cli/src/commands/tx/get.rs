@@ -2,7 +2,7 @@
 
 use covenant_client::{Outcome, UnixMillis};
 
-use super::{get_command, show};
+use super::show;
 use crate::args::{EndpointArgs, OutputArgs, read_patience};
 use crate::exit::{Exit, Failure};
 use crate::parse;
@@ -43,8 +43,8 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
         .client()?
         .get(&args.id, args.created, read_patience())
         .await?;
-    let next = get_command(&args.id, args.created, &args.endpoint);
-    show(args.output.output(), &outcome, &args.id, args.created, &[next])?;
+    let output = args.output.output();
+    show(output, &outcome, &args.id, args.created, &args.endpoint, None).await?;
     Ok(exit(&outcome))
 }
 
