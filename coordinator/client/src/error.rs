@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// No connection came up in all of the caller's patience, so nothing was sent.
     #[error(
-        "{endpoint} was not reached in {tries} tries: {}; nothing was sent",
+        "{endpoint} was not reached in {tries} tries: {}; nothing was sent; start the server, or correct the address",
         root(source)
     )]
     NeverSent {

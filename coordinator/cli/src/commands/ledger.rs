@@ -38,7 +38,7 @@ It dials the coordinator, joins under its name, and comes again by itself when t
 prints one line on stdout: {\"ready\":true,\"listen\":\"127.0.0.1:7410\",\"joined\":true,...}; `joined` is false if the
 coordinator was not reached within 3 s. SIGTERM and SIGINT stop it; what is prepared stays prepared.
 
-Exit codes: 0 stopped; 2 a wrong argument or a directory of something else; 5 not allowed; 6 the port or the directory is in
+Exit codes: 0 stopped; 2 a wrong argument or a directory of something else or in memory; 5 not allowed; 6 the port or the directory is in
 use, or the directory has a newer format; 70 the log is damaged or cannot be made durable.
 
 Examples:

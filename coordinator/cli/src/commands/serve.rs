@@ -19,7 +19,7 @@ SIGTERM and SIGINT stop it: it refuses new work, finishes what is decided within
 
 Every value can also come from a file or from the environment: see `covenant config show --help`.
 
-Exit codes: 0 stopped; 2 a wrong configuration or a directory of something else; 5 not allowed; 6 the port or the directory
+Exit codes: 0 stopped; 2 a wrong configuration or a directory of something else or in memory; 5 not allowed; 6 the port or the directory
 is in use, or the directory has a newer format; 70 the log is damaged or cannot be made durable.
 
 Examples:

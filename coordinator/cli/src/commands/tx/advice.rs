@@ -10,7 +10,7 @@ use crate::parse::{quoted, time_text};
 use crate::server_kind::ServerKind;
 
 /// Where to look when the coordinator cannot know any more.
-const LOOK_IN_ENTRIES: &str = "Asking or sending again says the same. Safe now: look for the id in the accounts' entries \
+const LOOK_IN_ENTRIES: &str = "Asking or sending again says the same, unless --created was wrong. Safe now: look for the id in the accounts' entries \
     (covenant entries --ledger URL --account ACCOUNT); if it stands there, it was committed. Do not take another id for \
     the same business before.";
 
@@ -37,7 +37,7 @@ impl Advice {
         match outcome {
             Outcome::Committed(_) | Outcome::Aborted(_) => Self::default(),
             Outcome::InProgress(_) => Self {
-                lines: vec![format!("{id} is not decided yet.")],
+                lines: vec![format!("covenant: transaction {id} is not decided yet")],
                 next: known.get_and_again(),
             },
             Outcome::NotFound(view) => Self {
@@ -46,7 +46,10 @@ impl Advice {
             },
             Outcome::Expired(view) => Self {
                 lines: vec![
-                    format!("covenant: {id} is EXPIRED: {}", known.before_memory(view)),
+                    format!(
+                        "covenant: transaction {id} is EXPIRED: {}",
+                        known.before_memory(view)
+                    ),
                     LOOK_IN_ENTRIES.to_owned(),
                 ],
                 next: Vec::new(),
@@ -125,13 +128,13 @@ impl Known<'_> {
         let (id, since) = (quoted(self.id), since(view));
         if self.created.is_none() {
             return format!(
-                "covenant: {id} has no record from {since} on. With --created, the time that the caller printed, more \
+                "covenant: transaction {id} has no record from {since} on. With --created, the time that the caller printed, more \
                  can be said."
             );
         }
         let abort = tx_command("abort", self.id, self.created, self.endpoint);
         format!(
-            "covenant: {id} is not committed as of now. A send that is still under way may yet commit it; this makes sure \
+            "covenant: transaction {id} is not committed as of now. A send that is still under way may yet commit it; this makes sure \
              that none does: {abort}"
         )
     }
