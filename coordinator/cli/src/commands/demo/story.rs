@@ -9,7 +9,7 @@ use covenant_client::{
 use super::holds::{Hold, Span};
 use super::money::Money;
 use super::timeline::Timeline;
-use super::world::{OPENING, Side, World};
+use super::world::{AFTER_VOTE, OPENING, Side, World};
 use crate::commands::transfer;
 use crate::exit::Failure;
 use crate::parse::AccountPath;
@@ -179,10 +179,27 @@ impl<'a> Story<'a> {
     }
 
     async fn ledger_dies_after_yes(&mut self) -> Result<(), Failure> {
-        self.timeline.step("e", "ledger-b dies after its YES to T300");
-        let outcome = self.decide("T300", unix_now()).await?;
+        let [first, others @ ..] = AFTER_VOTE;
+        self.timeline
+            .step("e", &format!("ledger-b dies after its YES to {first}"));
+        let (mut id, mut outcome) = (first, self.decide(first, unix_now()).await?);
+        for next in others {
+            if !Self::is_overdue(&outcome) {
+                break;
+            }
+            let lost =
+                format!("the YES was lost with ledger-b's connection, and {id} aborted at its deadline");
+            self.timeline.tell(&format!("{lost}: once more"));
+            let (died, _) = self.world.ledger_b_died(self.timeline).await?;
+            let _ready = self
+                .world
+                .restart_ledger_b(self.timeline, died, Some(next))
+                .await?;
+            self.settled(OPENING - 3 * AMOUNT, 3 * AMOUNT).await?;
+            (id, outcome) = (next, self.decide(next, unix_now()).await?);
+        }
         let told = format!(
-            "T300: ledger-b's YES had left, and the caller is told {}",
+            "{id}: ledger-b's YES had left, and the caller is told {}",
             outcome.word()
         );
         self.timeline
@@ -192,13 +209,18 @@ impl<'a> Story<'a> {
         let paid = Self::is(OPENING - 4 * AMOUNT, 0, 0);
         self.account_becomes(Side::A, "alice paid; bob's side waits for ledger-b", paid)
             .await?;
-        let ready = self.world.restart_ledger_b(self.timeline, died).await?;
+        let ready = self.world.restart_ledger_b(self.timeline, died, None).await?;
         let in_doubt = ready["in_doubt"].as_u64() == Some(1);
-        self.timeline.check(
-            "ledger-b is back from its journal, in doubt about T300, with its hold",
-            in_doubt,
-        );
+        let back = format!("ledger-b is back from its journal, in doubt about {id}, with its hold");
+        self.timeline.check(&back, in_doubt);
         self.settled(OPENING - 4 * AMOUNT, 4 * AMOUNT).await
+    }
+
+    /// Not all votes arrived. What a process sent just before it died may be lost with its connection, although it left.
+    fn is_overdue(outcome: &Outcome) -> bool {
+        let reason = outcome.view().and_then(|view| view.reason.as_ref());
+        matches!(outcome, Outcome::Aborted(_))
+            && reason.is_some_and(|reason| reason.code == "DEADLINE_EXCEEDED")
     }
 
     async fn adds_up(&mut self) -> Result<(), Failure> {

@@ -22,8 +22,9 @@ pub(super) const OPENING: i64 = 500_000;
 const CRASH_AFTER_COMMIT: &str = "c.commit.sent_some:T100";
 /// When the coordinator dies in step (d): all votes are in, nothing is decided.
 const CRASH_BEFORE_DECISION: &str = "c.votes.all:T200";
-/// When ledger-b dies in step (e): its YES has left.
-const CRASH_AFTER_VOTE: &str = "p.vote.sent:T300";
+/// The transactions of step (e), in which ledger-b dies when its YES has left; each but the first only if the YES to the one
+/// before was lost with ledger-b's connection.
+pub(super) const AFTER_VOTE: [&str; 3] = ["T300", "T301", "T302"];
 
 /// The longest wait for a ledger to join, in milliseconds.
 const JOIN_MS: u64 = 10_000;
@@ -128,8 +129,9 @@ impl World {
             let arguments = arguments.map(ToOwned::to_owned).to_vec();
             let process = Process::new(side.ledger(), arguments, self.directory.path(), self.keep);
             self.ledgers[side as usize] = process;
+            let crash = crash_after_vote(AFTER_VOTE[0]);
             let crash: &[&str] = if side == Side::B {
-                &["--crash-at", CRASH_AFTER_VOTE]
+                &["--crash-at", &crash]
             } else {
                 &[]
             };
@@ -175,13 +177,19 @@ impl World {
         Ok((unix_now(), aborted))
     }
 
-    /// Starts ledger-b on its journal and its port.
+    /// Starts ledger-b on its journal and its port; it is to die again after its YES to `dies_after`, if that is given.
     pub(super) async fn restart_ledger_b(
         &mut self,
         timeline: &mut Timeline,
         died: UnixMillis,
+        dies_after: Option<&str>,
     ) -> Result<Value, Failure> {
-        let ready = self.ledgers[Side::B as usize].start(timeline, &[]).await?;
+        let crash = dies_after.map(crash_after_vote);
+        let crash: Vec<&str> = crash
+            .iter()
+            .flat_map(|point| ["--crash-at", point.as_str()])
+            .collect();
+        let ready = self.ledgers[Side::B as usize].start(timeline, &crash).await?;
         self.joined_again(timeline, Side::B, Side::B.ledger(), died)
             .await?;
         Ok(ready)
@@ -288,6 +296,10 @@ impl World {
             processes: [&mut self.coordinator, a, b].map(leave).into(),
         }
     }
+}
+
+fn crash_after_vote(id: &str) -> String {
+    format!("p.vote.sent:{id}")
 }
 
 impl Kept {
