@@ -157,7 +157,8 @@ pub(crate) fn journal_failure(error: &covenant_journal::Error) -> Failure {
         Journal::NotADirectory { .. }
         | Journal::NotCovenant { .. }
         | Journal::OtherRole { .. }
-        | Journal::CannotTellCached { .. } => Exit::Usage,
+        | Journal::CannotTellCached { .. }
+        | Journal::NotOnDisk { .. } => Exit::Usage,
         Journal::Locked { .. } | Journal::NewerFormat { .. } => Exit::WrongState,
         Journal::Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Exit::NotAllowed,
@@ -218,7 +219,7 @@ mod tests {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         for (error, exit) in [
             (Journal::NotADirectory { path: path.clone() }, Exit::Usage),
-            (Journal::CannotTellCached { path: path.clone() }, Exit::Usage),
+            (Journal::NotOnDisk { path: path.clone() }, Exit::Usage),
             (
                 Journal::Locked {
                     path: path.clone(),
