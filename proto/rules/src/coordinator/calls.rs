@@ -237,11 +237,7 @@ impl Coordinator {
             return false;
         };
         if transaction.callers.len() >= max {
-            let refusal = Refusal::Exhausted {
-                bound: "max_attached_callers",
-                value: max as u64,
-            };
-            self.reply(request, Reply::Refused(refusal));
+            self.reply(request, Reply::Refused(Refusal::attached_callers(max)));
             return false;
         }
         transaction.callers.push((request, wait));

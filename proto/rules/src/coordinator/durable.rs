@@ -21,6 +21,7 @@ impl Coordinator {
                 break;
             };
             self.durable = next;
+            self.on_its_way.durable(&record);
             let finished = self.fold.apply(record.clone());
             self.release(record);
             if let Some(outcome) = finished {
@@ -145,7 +146,7 @@ impl Coordinator {
             self.find_hazards(xid);
             self.end_if_all_resolved(xid);
         }
-        self.resume_heuristics();
+        self.walk(super::forgetting::Walk::Start(None));
     }
 
     /// The voting lineages whose name is held by another one since (C12).

@@ -187,6 +187,16 @@ pub enum Refusal {
     NoHeuristic,
 }
 
+impl Refusal {
+    /// Too many callers wait for the same thing.
+    pub(super) fn attached_callers(max: usize) -> Self {
+        Self::Exhausted {
+            bound: "max_attached_callers",
+            value: max as u64,
+        }
+    }
+}
+
 /// What somebody should know. The code is stable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Alarm {

@@ -7,6 +7,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use super::reporters::Reporters;
 use crate::{
     BranchRecord, Decision, Heuristic, Incarnation, Lineage, Name, Operator, Outcome, Quarantined, Record,
     TransactionId, UnixMillis, Xid,
@@ -55,6 +56,8 @@ pub struct Fold {
     pub open_ids: BTreeMap<TransactionId, Xid>,
     /// Heuristics not forgotten.
     pub heuristics: BTreeMap<(Xid, Name), HeuristicEntry>,
+    /// Whose they are.
+    pub(super) reporters: Reporters,
     /// Operators' decisions over quarantined records.
     pub resolved: BTreeMap<Xid, (Decision, Operator)>,
     /// Outcomes below it are gone (section 6).
@@ -111,8 +114,10 @@ impl Fold {
                 return finished.and_then(|outcome| self.open(outcome, true));
             }
             Record::Forget { xid, participant, by } => {
-                if let Some(entry) = self.heuristics.get_mut(&(xid, participant)) {
+                let branch = (xid, participant);
+                if let Some(entry) = self.heuristics.get_mut(&branch) {
                     entry.forget = Some(by);
+                    self.reporters.insert(&branch.1, entry.lineage, xid, true);
                 }
             }
             Record::ForgetDone { xid, participant } => return self.forget_done(xid, participant),
@@ -160,16 +165,22 @@ impl Fold {
         }
         let key = (xid, participant);
         // Judging it later changes nothing of what was forgotten; another content must be forgotten itself.
-        let before = self
-            .heuristics
-            .get(&key)
-            .filter(|before| before.what == entry.what);
-        entry.forget = before.and_then(|before| before.forget.clone());
+        if let Some(before) = self.heuristics.get(&key) {
+            self.reporters.remove(&key.1, before.lineage, xid);
+            if before.what == entry.what {
+                entry.forget.clone_from(&before.forget);
+            }
+        }
+        self.reporters
+            .insert(&key.1, entry.lineage, xid, entry.forget.is_some());
         self.heuristics.insert(key, entry);
     }
 
     fn forget_done(&mut self, xid: Xid, participant: Name) -> Option<Outcome> {
         let entry = self.heuristics.remove(&(xid, participant.clone()));
+        if let Some(entry) = &entry {
+            self.reporters.remove(&participant, entry.lineage, xid);
+        }
         let open = self.open.get_mut(&xid)?;
         let asked = |branch: &BranchRecord, lineage| {
             branch.participant == participant && branch.lineage == Some(lineage)

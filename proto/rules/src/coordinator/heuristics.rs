@@ -1,12 +1,9 @@
-//! Heuristics: C12, C13 and FORGET. A heuristic stands beside the outcome and never replaces it.
+//! Heuristics: C12 and C13. A heuristic stands beside the outcome and never replaces it.
 
 use alloc::vec::Vec;
 
-use super::{AlarmCode, Coordinator, Refusal, Reply, RequestId, State, Timer, differs, inquiry::Answer};
-use crate::{
-    AbortReason, Backoff, Decision, Heuristic, Lineage, Name, Operator, Outcome, Record, ToParticipant, Vote,
-    Xid,
-};
+use super::{AlarmCode, Coordinator, State, differs, inquiry::Answer};
+use crate::{AbortReason, Decision, Heuristic, Lineage, Name, Outcome, Record, ToParticipant, Vote, Xid};
 
 impl Coordinator {
     /// C13, and C4 or C5 while PREPARING: a participant reports what was decided by hand.
@@ -66,7 +63,7 @@ impl Coordinator {
     }
 
     /// Forces HEURISTIC, once per branch and content.
-    fn record_heuristic(
+    pub(super) fn record_heuristic(
         &mut self,
         xid: Xid,
         participant: &Name,
@@ -83,14 +80,12 @@ impl Coordinator {
             }
             return;
         }
-        let on_its_way = self.pending.iter().any(|(_, record)| {
-            matches!(record, Record::Heuristic { xid: x, participant: p, what: w, damage: d, .. }
-                if *x == xid && p == participant && *w == what && *d == damage)
-        });
-        if on_its_way {
+        let new = entry.is_none() && self.on_its_way.heuristic(xid, participant).is_none();
+        if self.on_its_way.has_heuristic(xid, participant, what, damage) {
             return;
         }
-        if self.fold.heuristics.len() >= self.limits.max_heuristics && entry.is_none() {
+        let known = self.fold.heuristics.len() + self.on_its_way.heuristics();
+        if new && known >= self.limits.max_heuristics {
             return self.alarm(AlarmCode::TooManyHeuristics, Some(participant), Some(xid));
         }
         let record = Record::Heuristic {
@@ -113,14 +108,6 @@ impl Coordinator {
             |outcome: &&Outcome| outcome.xid == xid && outcome.retained_by() >= self.fold.retained_since;
         let open = self.fold.open.get(&xid).map(|open| &open.outcome);
         open.or(archived.filter(retained)).cloned()
-    }
-
-    /// Whether a heuristic of this branch is appended and not durable.
-    fn heuristic_on_its_way(&self, xid: Xid, participant: &Name) -> Option<Heuristic> {
-        self.pending
-            .iter()
-            .rev()
-            .find_map(|(_, record)| match_heuristic(record, xid, participant))
     }
 
     /// The decision is durable: judge what was reported before it (C13).
@@ -197,7 +184,7 @@ impl Coordinator {
     /// C12: the voting lineage lost its state, or its name is held by another one.
     pub(super) fn hazard(&mut self, xid: Xid, participant: &Name, voter: Lineage, why: AlarmCode) {
         let known = self.fold.heuristic_entry(xid, participant).is_some();
-        if known || self.heuristic_on_its_way(xid, participant).is_some() {
+        if known || self.on_its_way.heuristic(xid, participant).is_some() {
             return;
         }
         self.alarm(why, Some(participant), Some(xid));
@@ -222,7 +209,7 @@ impl Coordinator {
             .fold
             .heuristic_entry(xid, participant)
             .map(|entry| entry.what);
-        if self.heuristic_on_its_way(xid, participant).or(entry) == Some(Heuristic::Hazard) {
+        if self.on_its_way.heuristic(xid, participant).or(entry) == Some(Heuristic::Hazard) {
             self.append(
                 Record::ForgetDone {
                     xid,
@@ -254,198 +241,4 @@ impl Coordinator {
         let entry = self.fold.heuristic_entry(xid, participant);
         entry.is_some_and(|entry| entry.lineage == voter && entry.what != Heuristic::Hazard)
     }
-
-    fn append_forget(&mut self, xid: Xid, participant: &Name, by: Option<Operator>) {
-        let entry = self.fold.heuristic_entry(xid, participant);
-        if entry.is_some_and(|entry| entry.forget.is_none()) {
-            self.append(
-                Record::Forget {
-                    xid,
-                    participant: participant.clone(),
-                    by,
-                },
-                true,
-            );
-        }
-    }
-
-    /// An operator's FORGET: forced before it is sent.
-    pub(super) fn forget_call(&mut self, request: RequestId, xid: Xid, participant: Name, by: Operator) {
-        if !self.serving {
-            return self.reply(request, Reply::Refused(Refusal::Recovering));
-        }
-        let state = self.transactions.get(&xid).map(|transaction| transaction.state);
-        let decided = match state {
-            // Not judged yet: whoever forgets it now cannot know whether it is damage.
-            Some(State::Preparing | State::Deciding | State::Aborting) => false,
-            Some(State::Committing | State::Committed | State::Aborted) | None => true,
-        };
-        match self.fold.heuristic_entry(xid, &participant).filter(|_| decided) {
-            None => self.reply(request, Reply::Refused(Refusal::NoHeuristic)),
-            Some(entry) if entry.forget.is_some() => self.reply(request, Reply::Forgotten),
-            Some(_) => {
-                self.forgetting.push((request, xid, participant.clone()));
-                self.append_forget(xid, &participant, Some(by));
-            }
-        }
-    }
-
-    /// FORGET is durable: send it; where nobody is left to acknowledge, it resolves by itself.
-    pub(super) fn forget_durable(&mut self, xid: Xid, participant: &Name) {
-        let waiting = core::mem::take(&mut self.forgetting);
-        for (request, of, whose) in waiting {
-            if of == xid && whose == *participant {
-                self.reply(request, Reply::Forgotten);
-            } else {
-                self.forgetting.push((request, of, whose));
-            }
-        }
-        let Some(entry) = self.fold.heuristic_entry(xid, participant) else {
-            return;
-        };
-        let holder = self.participants.get(participant).map(|known| known.lineage);
-        let gone = holder != Some(entry.lineage);
-        if entry.what == Heuristic::Hazard {
-            // A report that came meanwhile takes the hazard's place, and must be forgotten itself.
-            if self.heuristic_on_its_way(xid, participant).is_none() {
-                self.forgotten(xid, participant);
-            }
-            return;
-        }
-        self.forget_due(xid, participant.clone(), 0);
-        if gone {
-            self.forgotten(xid, participant);
-        }
-    }
-
-    /// Another lineage took the name: nobody is left to acknowledge what may be forgotten.
-    pub(super) fn forget_the_gone(&mut self, participant: &Name, holder: Lineage) {
-        let gone: Vec<Xid> = self
-            .fold
-            .heuristics
-            .iter()
-            .filter(|((_, name), e)| name == participant && e.lineage != holder && e.forget.is_some())
-            .map(|((xid, _), _)| *xid)
-            .collect();
-        for xid in gone {
-            self.forgotten(xid, participant);
-        }
-    }
-
-    /// Sends FORGET if the participant is here, and again with back-off until it is acknowledged.
-    pub(super) fn forget_due(&mut self, xid: Xid, participant: Name, delivery: u32) {
-        let Some(entry) = self.fold.heuristic_entry(xid, &participant) else {
-            return;
-        };
-        // A hazard was found here: its branch may be prepared, and knows nothing to forget.
-        if entry.forget.is_none() || entry.what == Heuristic::Hazard {
-            return;
-        }
-        let Some(session) = self.session_of(&participant, entry.lineage) else {
-            return;
-        };
-        self.send(session, ToParticipant::Forget(xid));
-        let backoff = Backoff {
-            base_ms: self.limits.retry_base_ms,
-            cap_ms: self.limits.retry_cap_ms,
-        };
-        let at = self.now + backoff.pause(xid, participant.as_str(), delivery);
-        let already = self.timers.iter().any(
-            |(_, timer)| matches!(timer, Timer::Forget(of, whose, _) if *of == xid && *whose == participant),
-        );
-        if !already {
-            self.timers
-                .insert((at, Timer::Forget(xid, participant, delivery.saturating_add(1))));
-        }
-    }
-
-    /// The branch acknowledged FORGET.
-    pub(super) fn forget_acked(&mut self, participant: &Name, lineage: Lineage, xid: Xid) {
-        let entry = self.fold.heuristic_entry(xid, participant);
-        if entry.is_some_and(|entry| entry.lineage == lineage && entry.forget.is_some()) {
-            self.forgotten(xid, participant);
-        }
-    }
-
-    fn forgotten(&mut self, xid: Xid, participant: &Name) {
-        let on_its_way = self.pending.iter().any(|(_, record)| {
-            matches!(record, Record::ForgetDone { xid: x, participant: p } if *x == xid && p == participant)
-        });
-        if on_its_way {
-            return;
-        }
-        self.append(
-            Record::ForgetDone {
-                xid,
-                participant: participant.clone(),
-            },
-            false,
-        );
-        let of = self
-            .fold
-            .heuristic_entry(xid, participant)
-            .map(|entry| entry.lineage);
-        let branch = self
-            .transactions
-            .get_mut(&xid)
-            .and_then(|t| t.branch(participant));
-        // A heuristic of a lineage that was not asked resolves nothing.
-        if branch.is_some_and(|branch| branch.lineage == of) {
-            self.resolve_branch(xid, participant);
-        }
-    }
-
-    /// FORGETs due on joining (section 8).
-    pub(super) fn forgets_due(&mut self, participant: &Name, lineage: Lineage) {
-        let due: Vec<Xid> = self
-            .fold
-            .heuristics
-            .iter()
-            .filter(|((_, name), e)| name == participant && e.lineage == lineage && e.forget.is_some())
-            .map(|((xid, _), _)| *xid)
-            .collect();
-        for xid in due {
-            self.forget_due(xid, participant.clone(), 0);
-        }
-    }
-
-    /// At start: judge by section 5 what was not judged, and forget what has no damage.
-    pub(super) fn resume_heuristics(&mut self) {
-        let entries: Vec<_> = self
-            .fold
-            .heuristics
-            .iter()
-            .map(|(key, entry)| (key.clone(), entry.clone()))
-            .collect();
-        for ((xid, participant), entry) in entries {
-            match (entry.damage, &entry.forget) {
-                (_, Some(_)) => self.forget_durable(xid, &participant),
-                (None, None) => {
-                    let decision = self.answer(xid, entry.lineage, None).decision();
-                    if let Some(decision) = decision {
-                        let damage = Some(differs(entry.what, decision));
-                        self.record_heuristic(xid, &participant, entry.lineage, entry.what, damage, None);
-                    }
-                }
-                (Some(false), None) => self.append_forget(xid, &participant, None),
-                (Some(true), None) => self.alarm(AlarmCode::HeuristicDamage, Some(&participant), Some(xid)),
-            }
-        }
-    }
-}
-
-/// What a record says of this branch, if it is its heuristic.
-fn match_heuristic(record: &Record, of: Xid, whose: &Name) -> Option<Heuristic> {
-    if let Record::Heuristic {
-        xid,
-        participant,
-        what,
-        ..
-    } = record
-        && *xid == of
-        && participant == whose
-    {
-        return Some(*what);
-    }
-    None
 }

@@ -7,7 +7,10 @@
 //! | `fold.rs` | what durable records add up to |
 //! | `transaction.rs` | the life of one transaction: C1 to C11 |
 //! | `durable.rs` | what a durable record sets free |
-//! | `heuristics.rs` | C12, C13, FORGET |
+//! | `heuristics.rs` | C12, C13 |
+//! | `forgetting.rs` | FORGET, from its record to its acknowledgement; heuristics at a start |
+//! | `on_its_way.rs` | what was appended about a branch and is not durable |
+//! | `reporters.rs` | whose the heuristics are |
 //! | `inquiry.rs` | section 5 |
 //! | `calls.rs` | section 7: Execute, GetTransaction, AbortTransaction |
 //! | `sessions.rs` | section 8: joining, and who may say what |
@@ -21,8 +24,11 @@ mod calls;
 mod durable;
 mod event;
 mod fold;
+mod forgetting;
 mod heuristics;
 mod inquiry;
+mod on_its_way;
+mod reporters;
 mod retention;
 mod sessions;
 #[cfg(test)]
@@ -44,6 +50,8 @@ use crate::{
     Floor, Heuristic, Incarnation, Limits, Lineage, Lsn, Millis, Name, Outcome, Record, ToCoordinator,
     ToParticipant, TransactionId, UnixMillis, Xid,
 };
+use forgetting::Walk;
+use on_its_way::OnItsWay;
 use retention::Retention;
 use sessions::{Known, Session};
 use transaction::Transaction;
@@ -68,6 +76,8 @@ enum Timer {
     Transaction(Xid),
     /// The next delivery of FORGET.
     Forget(Xid, Name, u32),
+    /// The next slice of heuristics.
+    Walk(Walk),
     /// The next look at retention.
     Retention,
 }
@@ -86,6 +96,8 @@ pub struct Coordinator {
     fold: Fold,
     /// Appended and not durable, oldest first.
     pending: VecDeque<(Lsn, Record)>,
+    /// What of `pending` is about single branches.
+    on_its_way: OnItsWay,
     appended: Lsn,
     durable: Lsn,
     next_seq: u64,
@@ -96,8 +108,10 @@ pub struct Coordinator {
     participants: BTreeMap<Name, Known>,
     sessions: BTreeMap<SessionId, Session>,
     timers: BTreeSet<(Millis, Timer)>,
+    /// Branches whose next FORGET has a timer.
+    forget_timers: BTreeSet<(Xid, Name)>,
     /// Operators who wait for a FORGET to be durable.
-    forgetting: Vec<(RequestId, Xid, Name)>,
+    forgetting: BTreeMap<(Xid, Name), Vec<RequestId>>,
     retention: Retention,
     /// SUSPECT is appended and not durable: already nothing may be presumed.
     suspecting: bool,
@@ -135,6 +149,7 @@ impl Coordinator {
             now: 0,
             serving: false,
             pending: VecDeque::new(),
+            on_its_way: OnItsWay::default(),
             appended: last,
             durable: last,
             next_seq: 1,
@@ -144,7 +159,8 @@ impl Coordinator {
             participants: BTreeMap::new(),
             sessions: BTreeMap::new(),
             timers: BTreeSet::new(),
-            forgetting: Vec::new(),
+            forget_timers: BTreeSet::new(),
+            forgetting: BTreeMap::new(),
             suspecting: false,
             retention: Retention::new(identity.archived, &limits),
             limits,
@@ -316,6 +332,7 @@ impl Coordinator {
     fn append(&mut self, record: Record, force: bool) {
         self.appended += 1;
         let lsn = self.appended;
+        self.on_its_way.appended(&record);
         self.pending.push_back((lsn, record.clone()));
         self.effects.push(Effect::Append { lsn, record, force });
     }
@@ -358,8 +375,9 @@ impl Coordinator {
     }
 
     fn fire(&mut self) {
-        while let Some((at, _)) = self.timers.first() {
-            if *at > self.now || !self.serving {
+        for _ in 0..MAX_FIRED {
+            let due = self.timers.first().is_some_and(|(at, _)| *at <= self.now);
+            if !due || !self.serving {
                 return;
             }
             let Some((_, timer)) = self.timers.pop_first() else {
@@ -367,12 +385,19 @@ impl Coordinator {
             };
             match timer {
                 Timer::Transaction(xid) => self.transaction_due(xid),
-                Timer::Forget(xid, participant, delivery) => self.forget_due(xid, participant, delivery),
+                Timer::Forget(xid, participant, delivery) => {
+                    self.forget_timers.remove(&(xid, participant.clone()));
+                    self.forget_due(xid, participant, delivery);
+                }
+                Timer::Walk(walk) => self.walk(walk),
                 Timer::Retention => self.retention_due(),
             }
         }
     }
 }
+
+/// The most timers that one step fires; the others are due at the next `Tick`, at once.
+const MAX_FIRED: usize = 1_024;
 
 /// A new log's birth lies this far before its making, for callers whose clocks lag (section 2).
 const BIRTH_MARGIN_MS: Millis = 5_000;

@@ -167,7 +167,7 @@ impl Coordinator {
             self.effects.push(Effect::Replaced(replaced));
         }
         self.effects.push(Effect::Welcome(session));
-        self.send_due(&name, lineage, decisions_only);
+        self.send_due(session, &name, decisions_only);
     }
 
     /// A position beyond this log's end: its tail was lost (section 5).
@@ -229,10 +229,7 @@ impl Coordinator {
                         branch.participant == *name && branch.lineage == Some(lineage) && branch.voted_yes()
                     })
             });
-        let of_this = |((_, whose), entry): (&(Xid, Name), &super::HeuristicEntry)| {
-            whose == name && entry.lineage == lineage
-        };
-        voted || self.fold.heuristics.iter().any(of_this)
+        voted || self.fold.reporters.has(name, lineage)
     }
 
     /// A new lineage takes the name: branches that asked the old one abort, or are hazards (C4, C12).
@@ -249,7 +246,7 @@ impl Coordinator {
             .entry(name.clone())
             .or_insert_with(|| Known::new(lineage));
         known.lineage = lineage;
-        self.forget_the_gone(name, lineage);
+        self.forget_the_gone(name);
         let known = self.participants.get(name);
         let owed: Vec<Xid> = known
             .into_iter()
@@ -272,7 +269,7 @@ impl Coordinator {
     }
 
     /// On joining: COMMITs and FORGETs due, then PREPAREs (section 8).
-    fn send_due(&mut self, name: &Name, lineage: Lineage, decisions_only: bool) {
+    fn send_due(&mut self, session: SessionId, name: &Name, decisions_only: bool) {
         let owed: Vec<Xid> = self
             .participants
             .get(name)
@@ -285,7 +282,7 @@ impl Coordinator {
                 self.send_commits(*xid, Some(name));
             }
         }
-        self.forgets_due(name, lineage);
+        self.forgets_due(session);
         for xid in owed.iter().filter(|_| !decisions_only) {
             if state(self, xid) == Some(State::Preparing) {
                 self.send_prepare(*xid, name);

@@ -155,16 +155,28 @@ impl Bench {
         self.perform(effects)
     }
 
+    /// Takes an event without a word about it; how many effects it has.
+    pub(super) fn takes(&mut self, event: Event) -> usize {
+        self.effects = self.machine.step(self.now, event);
+        self.keep();
+        self.effects.len()
+    }
+
     fn perform(&mut self, effects: Vec<Effect>) -> Vec<String> {
-        for effect in &effects {
+        self.effects = effects;
+        self.keep();
+        self.shown()
+    }
+
+    /// What the log and the archive get of the last event.
+    fn keep(&mut self) {
+        for effect in &self.effects {
             self.archive.perform(effect);
             if let Effect::Append { lsn, record, .. } = effect {
                 self.log.push(record.clone());
                 assert_eq!(*lsn, self.log.len() as Lsn, "LSNs come without gaps");
             }
         }
-        self.effects = effects;
-        self.shown()
     }
 
     /// The effects of the last event as lines.

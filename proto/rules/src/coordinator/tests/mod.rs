@@ -10,6 +10,7 @@ mod bench;
 mod calls;
 mod checks;
 mod disk;
+mod floods;
 mod heuristics;
 mod inquiry;
 mod model;
