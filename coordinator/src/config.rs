@@ -40,6 +40,8 @@ pub struct Transactions {
     pub max_in_progress: usize,
     /// The most transactions not finished in which one participant has a branch.
     pub max_in_progress_per_participant: usize,
+    /// The most bytes of operations that undecided transactions hold; at least `MAX_EXECUTE_BYTES`.
+    pub max_in_progress_bytes: usize,
     /// The most callers attached to one transaction.
     pub max_attached_callers: usize,
     /// The first pause before a decision is sent again.
@@ -108,6 +110,7 @@ impl Default for Transactions {
             max_deadline_ms: limits.max_deadline_ms,
             max_in_progress: limits.max_in_progress,
             max_in_progress_per_participant: limits.max_in_progress_per_participant,
+            max_in_progress_bytes: limits.max_in_progress_bytes,
             max_attached_callers: limits.max_attached_callers,
             retry_base_ms: limits.retry_base_ms,
             retry_cap_ms: limits.retry_cap_ms,
@@ -195,6 +198,13 @@ impl Config {
             1,
             1_000_000,
         )?;
+        // The largest transaction must fit.
+        within(
+            "transactions.max_in_progress_bytes",
+            transactions.max_in_progress_bytes as u64,
+            covenant_codec::MAX_EXECUTE_BYTES as u64,
+            64 << 30,
+        )?;
         within(
             "transactions.max_attached_callers",
             transactions.max_attached_callers as u64,
@@ -259,6 +269,7 @@ impl Config {
             max_deadline_ms: self.transactions.max_deadline_ms,
             max_in_progress: self.transactions.max_in_progress,
             max_in_progress_per_participant: self.transactions.max_in_progress_per_participant,
+            max_in_progress_bytes: self.transactions.max_in_progress_bytes,
             max_attached_callers: self.transactions.max_attached_callers,
             max_participants: self.sessions.max_participants,
             max_retained_outcomes: self.retention.max_retained_outcomes,
@@ -299,6 +310,18 @@ mod tests {
         assert_eq!(
             error,
             "configuration key transactions.max_deadline_ms is 60001; it must be 1 to 60000"
+        );
+    }
+
+    #[test]
+    fn the_largest_transaction_fits_into_the_bytes_in_progress() {
+        let mut config = Config::default();
+        config.transactions.max_in_progress_bytes = covenant_codec::MAX_EXECUTE_BYTES;
+        assert_eq!(config.validate(), Ok(()));
+        config.transactions.max_in_progress_bytes -= 1;
+        assert_eq!(
+            config.validate().unwrap_err().key,
+            "transactions.max_in_progress_bytes"
         );
     }
 

@@ -30,7 +30,7 @@ use crate::archive::OutcomeArchive;
 use crate::crash::Crash;
 use crate::input::{Answer, Call, FromSession, Inputs, Phase, Refused};
 use crate::listing;
-use crate::outbox::{MAX_OUTBOX_BYTES, Outbox};
+use crate::outbox::Outbox;
 use crate::recovery::{Recovered, push_record, unix_millis};
 use crate::{Config, Error};
 
@@ -353,7 +353,8 @@ impl Driver {
             return Ok(());
         };
         tracing::warn!(participant = %slot.name, session, "the session does not drain and is cut; it may join again");
-        let why = format!("more than MAX_OUTBOX_BYTES {MAX_OUTBOX_BYTES} wait for this session; join again");
+        let bound = slot.outbox.max_bytes();
+        let why = format!("more than max_outbox_bytes {bound} wait for this session; join again");
         slot.outbox.end(Status::resource_exhausted(why));
         self.step(Event::Left(session)).await
     }

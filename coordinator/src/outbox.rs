@@ -2,7 +2,7 @@
 //!
 //! The loop pushes and never waits. The stream takes whatever is there when the socket has room: a slow
 //! socket gets few large frames, an idle one small frames at once. A participant that does not drain within
-//! [`MAX_OUTBOX_BYTES`] is cut; it joins again and gets what is due.
+//! [`max_outbox_bytes`] is cut; it joins again and gets what is due, all at once: that always fits.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,15 +13,39 @@ use covenant_codec::frame;
 use covenant_codec::{FRAME_OVERHEAD_BYTES, MAX_FRAME_BYTES};
 use covenant_fault::metered;
 use covenant_proto::v1::{CoordinatorMessage, JoinResponse, Welcome};
-use covenant_rules::{Floor, ToParticipant};
+use covenant_rules::{Floor, Limits, ToParticipant};
 use prost::Message;
 use tonic::Status;
 
-/// The most bytes of messages that may wait for one participant.
-pub(crate) const MAX_OUTBOX_BYTES: usize = 64 * 1024 * 1024;
+/// What may wait for one participant beside all that is due on its joining: votes' answers, decisions said again.
+const MAX_UNDRAINED_BYTES: usize = 16 * 1024 * 1024;
 
-#[derive(Default)]
+/// A PREPARE without its operation takes no more, nor does any other message.
+const MAX_BARE_PREPARE_BYTES: usize = 256;
+
+/// The most bytes of messages that may wait for one participant: what is due when it joins, and a margin.
+///
+/// On joining a COMMIT or a PREPARE is due for every transaction not finished with a branch there, and a FORGET for
+/// every heuristic not forgotten (section 8).
+pub(crate) const fn max_outbox_bytes(limits: &Limits) -> usize {
+    let decisions_and_prepares = limits
+        .max_in_progress_per_participant
+        .saturating_mul(MAX_BARE_PREPARE_BYTES);
+    let forgets = limits.max_heuristics.saturating_mul(MAX_BARE_PREPARE_BYTES);
+    limits
+        .max_in_progress_bytes
+        .saturating_add(decisions_and_prepares)
+        .saturating_add(forgets)
+        .saturating_add(MAX_UNDRAINED_BYTES)
+}
+
+const _: () = assert!(
+    max_outbox_bytes(&Limits::DEFAULT) <= 128 * 1024 * 1024,
+    "by default a participant that does not drain costs no more than 128 MiB"
+);
+
 struct State {
+    max_bytes: usize,
     welcome: Option<Welcome>,
     messages: VecDeque<(CoordinatorMessage, usize)>,
     bytes: usize,
@@ -37,12 +61,37 @@ struct State {
 }
 
 /// The loop's end.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Outbox {
     state: Arc<Mutex<State>>,
 }
 
 impl Outbox {
+    /// An empty one that takes so many bytes.
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        let state = State {
+            max_bytes,
+            welcome: None,
+            messages: VecDeque::new(),
+            bytes: 0,
+            floor: None,
+            position: 0,
+            end: None,
+            ended: false,
+            handed_over: 0,
+            waker: None,
+            drained: None,
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// The bound that it was made with.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.state().max_bytes
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic while it was held is a panic of the loop or of the socket's task, which ends the session.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -64,7 +113,7 @@ impl Outbox {
         }
         state.floor = Some(floor);
         state.position = position;
-        let within = state.bytes <= MAX_OUTBOX_BYTES;
+        let within = state.bytes <= state.max_bytes;
         wake(&mut state);
         within
     }
@@ -188,23 +237,29 @@ mod tests {
     use covenant_rules::{Incarnation, Lineage, TransactionId, Xid};
     use tokio_stream::StreamExt;
 
+    fn prepare_xid(seq: u64) -> Xid {
+        Xid {
+            lineage: Lineage(1),
+            incarnation: Incarnation { counter: 1, bits: 2 },
+            seq,
+        }
+    }
+
     fn prepare(seq: u64, size: usize) -> ToParticipant {
         ToParticipant::Prepare {
-            xid: Xid {
-                lineage: Lineage(1),
-                incarnation: Incarnation { counter: 1, bits: 2 },
-                seq,
-            },
+            xid: prepare_xid(seq),
             transaction_id: TransactionId::new("T").unwrap(),
             operation: Arc::from(vec![0_u8; size]),
         }
     }
 
+    const MAX_BYTES: usize = 64 * 1024 * 1024;
+
     const FLOOR: Floor = Floor { counter: 1, seq: 9 };
 
     #[tokio::test]
     async fn what_waits_becomes_one_frame_with_floor_and_position() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(MAX_BYTES);
         let mut stream = outbox.stream();
         let mut frame = tokio_test::task::spawn(stream.next());
         tokio_test::assert_pending!(frame.poll());
@@ -217,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn frames_stay_below_their_bound_and_only_the_last_carries_the_floor() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(MAX_BYTES);
         let mut messages: Vec<_> = (0..100).map(|seq| prepare(seq, 32 * 1024)).collect();
         assert!(outbox.push(&mut messages, FLOOR, 5));
         let mut stream = outbox.stream();
@@ -233,7 +288,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_that_does_not_drain_is_to_be_cut() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(MAX_BYTES);
         let mut within = 0;
         while outbox.push(&mut vec![prepare(within, 32 * 1024)], FLOOR, 5) {
             within += 1;
@@ -244,5 +299,34 @@ mod tests {
         let mut stream = outbox.stream();
         assert_eq!(stream.next().await.unwrap().unwrap_err().message(), "cut");
         assert!(stream.next().await.is_none());
+    }
+
+    #[test]
+    fn all_that_is_due_on_joining_fits() {
+        let longest = TransactionId::new(&"T".repeat(covenant_rules::MAX_ID_BYTES)).unwrap();
+        let due = |operation: usize| ToParticipant::Prepare {
+            xid: Xid {
+                lineage: Lineage(u128::MAX),
+                incarnation: Incarnation {
+                    counter: u64::MAX,
+                    bits: u64::MAX,
+                },
+                seq: u64::MAX,
+            },
+            transaction_id: longest.clone(),
+            operation: Arc::from(vec![0; operation]),
+        };
+        assert!(frame::to_participant_bytes(&due(0)) <= MAX_BARE_PREPARE_BYTES);
+        let limits = Limits {
+            max_in_progress_per_participant: 400,
+            max_in_progress_bytes: 400 * covenant_codec::MAX_OPERATION_BYTES,
+            ..Limits::DEFAULT
+        };
+        let outbox = Outbox::new(max_outbox_bytes(&limits));
+        let mut messages = vec![due(covenant_codec::MAX_OPERATION_BYTES); 400];
+        messages.extend(vec![ToParticipant::Forget(prepare_xid(1)); limits.max_heuristics]);
+        assert!(outbox.push(&mut messages, FLOOR, 5));
+        let margin = outbox.max_bytes() - outbox.state().bytes;
+        assert!(margin >= MAX_UNDRAINED_BYTES, "the margin is for what comes after it");
     }
 }

@@ -151,7 +151,7 @@ fn transport(
                 .max_decoding_message_size(MAX_REQUEST_BYTES),
         )
         .add_service(
-            ParticipantServiceServer::new(ParticipantApi::new(handle.clone()))
+            ParticipantServiceServer::new(ParticipantApi::new(handle.clone(), &config.limits()))
                 .max_decoding_message_size(frame_bytes)
                 .max_encoding_message_size(2 * frame_bytes),
         )

@@ -7,23 +7,28 @@ use covenant_codec::frame;
 use covenant_fault::metered::{Meter, MeterInfo};
 use covenant_proto::v1::JoinRequest;
 use covenant_proto::v1::participant_service_server::ParticipantService;
+use covenant_rules::Limits;
 use covenant_rules::coordinator::{JoinRefusal, SessionId};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::status;
 use crate::input::{FromSession, Handle, Phase};
-use crate::outbox::{FrameStream, Outbox};
+use crate::outbox::{FrameStream, Outbox, max_outbox_bytes};
 
 /// How long a new stream may take to say Hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct ParticipantApi {
     handle: Handle,
+    max_outbox_bytes: usize,
 }
 
 impl ParticipantApi {
-    pub(crate) fn new(handle: Handle) -> Self {
-        Self { handle }
+    pub(crate) fn new(handle: Handle, limits: &Limits) -> Self {
+        Self {
+            handle,
+            max_outbox_bytes: max_outbox_bytes(limits),
+        }
     }
 }
 
@@ -39,7 +44,7 @@ impl ParticipantService for ParticipantApi {
             .extensions()
             .get::<MeterInfo>()
             .map(|info| Arc::clone(&info.meter));
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(self.max_outbox_bytes);
         let stream = outbox.stream();
         let session = self.handle.new_session();
         let reader = Reader {

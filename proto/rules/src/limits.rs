@@ -16,6 +16,9 @@ pub struct Limits {
     /// The most transactions not finished in which one participant has a branch. Less than all of them by
     /// default, so that one that is away does not fill the coordinator for everybody.
     pub max_in_progress_per_participant: usize,
+    /// The most bytes of operations that undecided transactions hold, in all. An operation is held until its branch
+    /// has voted or the transaction is decided: so long PREPARE may have to be sent again.
+    pub max_in_progress_bytes: usize,
     /// The most callers attached to one transaction.
     pub max_attached_callers: usize,
     /// The most participant names known.
@@ -52,6 +55,7 @@ impl Limits {
         max_branches: 128,
         max_in_progress: 20_000,
         max_in_progress_per_participant: 10_000,
+        max_in_progress_bytes: 64 * 1024 * 1024,
         max_attached_callers: 64,
         max_participants: 4_096,
         max_retained_outcomes: 5_000_000,

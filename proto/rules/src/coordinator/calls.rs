@@ -208,6 +208,12 @@ impl Coordinator {
         if self.transactions.len() >= self.limits.max_in_progress {
             return Err(exhausted("max_in_progress", self.limits.max_in_progress));
         }
+        if self.operation_bytes + execute.operation_bytes() > self.limits.max_in_progress_bytes {
+            return Err(exhausted(
+                "max_in_progress_bytes",
+                self.limits.max_in_progress_bytes,
+            ));
+        }
         let per_participant = self.limits.max_in_progress_per_participant;
         let owed = |name: &Name| self.participants.get(name).map_or(0, |known| known.owed.len());
         if execute

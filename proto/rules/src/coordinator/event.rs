@@ -30,6 +30,14 @@ pub struct Execute {
     pub wait: Wait,
 }
 
+impl Execute {
+    /// The bytes of its operations together.
+    #[must_use]
+    pub fn operation_bytes(&self) -> usize {
+        self.branches.iter().map(|(_, operation)| operation.len()).sum()
+    }
+}
+
 /// Everything that can happen to the coordinator.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {

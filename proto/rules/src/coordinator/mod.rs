@@ -105,6 +105,8 @@ pub struct Coordinator {
     /// PREPARING to COMMITTING; ends with durable ABORT or appended END.
     transactions: BTreeMap<Xid, Transaction>,
     running: BTreeMap<TransactionId, Xid>,
+    /// Bytes of the operations that they hold.
+    operation_bytes: usize,
     participants: BTreeMap<Name, Known>,
     sessions: BTreeMap<SessionId, Session>,
     timers: BTreeSet<(Millis, Timer)>,
@@ -156,6 +158,7 @@ impl Coordinator {
             last_decided: last_decided.max(fold.retained_since),
             transactions: BTreeMap::new(),
             running: BTreeMap::new(),
+            operation_bytes: 0,
             participants: BTreeMap::new(),
             sessions: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -307,6 +310,12 @@ impl Coordinator {
     #[must_use]
     pub fn in_progress(&self) -> usize {
         self.transactions.len()
+    }
+
+    /// The bytes of operations that undecided transactions hold, at most `max_in_progress_bytes`.
+    #[must_use]
+    pub fn in_progress_bytes(&self) -> usize {
+        self.operation_bytes
     }
 
     /// The lowest attempt for which this participant may still get a PREPARE, or a COMMIT that it has not

@@ -36,8 +36,8 @@ pub enum State {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Branch {
     pub(super) participant: Name,
-    /// Empty after the decision.
-    pub(super) operation: Arc<[u8]>,
+    /// Until no PREPARE can be sent any more: the vote is counted, or the decision made.
+    pub(super) operation: Option<Arc<[u8]>>,
     /// The lineage that was asked first, and the only one whose vote counts.
     pub(super) lineage: Option<Lineage>,
     pub(super) vote: Option<Vote>,
@@ -54,6 +54,11 @@ impl Branch {
             lineage: self.lineage,
             vote: self.vote.clone(),
         }
+    }
+
+    /// No PREPARE is sent any more; how many bytes that frees.
+    pub(super) fn drop_operation(&mut self) -> usize {
+        self.operation.take().map_or(0, |operation| operation.len())
     }
 
     pub(super) fn voted_yes(&self) -> bool {
@@ -91,7 +96,7 @@ impl Transaction {
     pub(super) fn committing(outcome: &Outcome, resolved: impl Fn(&Name) -> bool) -> Self {
         let branch = |record: &BranchRecord| Branch {
             participant: record.participant.clone(),
-            operation: Arc::from([]),
+            operation: None,
             lineage: record.lineage,
             vote: record.vote.clone(),
             resolved: resolved(&record.participant),
@@ -125,10 +130,8 @@ impl Transaction {
         }
     }
 
-    fn drop_operations(&mut self) {
-        for branch in &mut self.branches {
-            branch.operation = Arc::from([]);
-        }
+    fn drop_operations(&mut self) -> usize {
+        self.branches.iter_mut().map(Branch::drop_operation).sum()
     }
 }
 
@@ -138,13 +141,14 @@ impl Coordinator {
         let xid = self.mint();
         let branch = |(participant, operation)| Branch {
             participant,
-            operation,
+            operation: Some(operation),
             lineage: None,
             vote: None,
             resolved: false,
             deliveries: 0,
         };
         let deadline = self.now + execute.timeout_ms;
+        self.operation_bytes += execute.operation_bytes();
         let transaction = Transaction {
             transaction_id: execute.transaction_id.clone(),
             fingerprint: Some(execute.fingerprint),
@@ -190,8 +194,10 @@ impl Coordinator {
         if branch.vote.is_some() || branch.lineage.is_some_and(|asked| asked != lineage) {
             return;
         }
+        let Some(operation) = branch.operation.clone() else {
+            return;
+        };
         branch.lineage = Some(lineage);
-        let operation = branch.operation.clone();
         self.send(
             session,
             ToParticipant::Prepare {
@@ -242,6 +248,7 @@ impl Coordinator {
             Some(branch) => {
                 assert!(preparing, "DECIDING with a vote missing: {xid} of {participant}");
                 branch.vote = Some(vote.clone());
+                self.operation_bytes -= branch.drop_operation();
             }
         }
         match vote {
@@ -267,7 +274,7 @@ impl Coordinator {
         }
         transaction.state = State::Deciding;
         transaction.decided = decided;
-        transaction.drop_operations();
+        self.operation_bytes -= transaction.drop_operations();
         let outcome = transaction.outcome(xid);
         self.set_timer(xid, None);
         self.append(Record::Commit(outcome), true);
@@ -287,7 +294,7 @@ impl Coordinator {
         transaction.state = State::Aborting;
         transaction.decided = decided;
         transaction.aborted = Some(reason);
-        transaction.drop_operations();
+        self.operation_bytes -= transaction.drop_operations();
         let outcome = transaction.outcome(xid);
         let told: Vec<(Name, Option<Lineage>, bool)> = transaction
             .branches

@@ -158,7 +158,7 @@ impl Coordinator {
         let branch = |record: &BranchRecord| {
             let branch = Branch {
                 participant: record.participant.clone(),
-                operation: alloc::sync::Arc::from([]),
+                operation: None,
                 lineage: record.lineage,
                 vote: record.vote.clone(),
                 resolved: true,

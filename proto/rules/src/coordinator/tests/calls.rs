@@ -351,3 +351,34 @@ fn bounds_are_refused_by_name_and_run_nothing() {
         "and runs again below the bound"
     );
 }
+
+#[test]
+fn the_bytes_of_operations_are_bounded_until_no_prepare_can_be_sent_any_more() {
+    // The bench's operation of a participant is its name: a byte each.
+    let limits = Limits {
+        max_in_progress_bytes: 3,
+        ..Limits::DEFAULT
+    };
+    let mut bench = Bench::with_limits("a b c", limits);
+    bench.execute("T1", "a b");
+    let refused = ["r2 ! Exhausted { bound: \"max_in_progress_bytes\", value: 3 }"];
+    assert_eq!(bench.execute("T2", "a b"), refused);
+    assert_eq!(bench.gets("T2"), ["r3 = NotFound"]);
+    // A counted vote frees its operation, and C3 sends the other's again.
+    bench.says("a", "YES 1/1");
+    assert_eq!(bench.machine.in_progress_bytes(), 1);
+    assert_eq!(
+        bench.joins("b"),
+        ["b replaced", "b2 welcome", "b2 < PREPARE 1/1 T1"]
+    );
+    bench.execute("T2", "a b");
+    assert_eq!(bench.machine.in_progress_bytes(), 3);
+    // So do a decision, either way, and a heuristic that counts as a vote (C5).
+    bench.says("b2", "YES 1/1");
+    assert_eq!(bench.machine.in_progress_bytes(), 2, "T1 is DECIDING");
+    bench.says("a", "REPORT 1/2 COMMIT");
+    bench.forces();
+    assert_eq!(bench.machine.in_progress_bytes(), 1);
+    bench.says("b2", "NO 1/2 X");
+    assert_eq!(bench.machine.in_progress_bytes(), 0, "T2 is ABORTING");
+}
