@@ -327,6 +327,9 @@ mod tests {
         messages.extend(vec![ToParticipant::Forget(prepare_xid(1)); limits.max_heuristics]);
         assert!(outbox.push(&mut messages, FLOOR, 5));
         let margin = outbox.max_bytes() - outbox.state().bytes;
-        assert!(margin >= MAX_UNDRAINED_BYTES, "the margin is for what comes after it");
+        assert!(
+            margin >= MAX_UNDRAINED_BYTES,
+            "the margin is for what comes after it"
+        );
     }
 }

@@ -173,12 +173,8 @@ impl Coordinator {
         if let Some(outcome) = self.retained(id, known) {
             return Found::Decided(Box::new(self.view_of_outcome(outcome)), None);
         }
-        let behind_quarantine = self.fold.quarantined.iter().any(|quarantined| {
-            match (&quarantined.transaction_id, quarantined.xid) {
-                (Some(shown), _) => shown == id,
-                (None, _) => created.is_none_or(|created| created < self.started),
-            }
-        });
+        let earlier = created.is_none_or(|created| created < self.started);
+        let behind_quarantine = self.quarantine.shows_id(id) || (self.quarantine.hides_an_id() && earlier);
         if behind_quarantine || self.is_suspect() {
             return Found::Closed(OutcomeKind::Unknown); // R3
         }
@@ -248,6 +244,23 @@ impl Coordinator {
         }
         transaction.callers.push((request, wait));
         true
+    }
+
+    /// The callers that wait for an answer about this id, at most `max_attached_callers`.
+    pub fn attached_callers(&self, id: &TransactionId) -> impl Iterator<Item = RequestId> {
+        let running = self.running.get(id).and_then(|xid| self.transactions.get(xid));
+        let callers = running.map(|transaction| transaction.callers.iter());
+        callers.into_iter().flatten().map(|(request, _)| *request)
+    }
+
+    pub(super) fn caller_left(&mut self, request: RequestId, id: &TransactionId) {
+        let running = self
+            .running
+            .get(id)
+            .and_then(|xid| self.transactions.get_mut(xid));
+        if let Some(transaction) = running {
+            transaction.callers.retain(|(attached, _)| *attached != request);
+        }
     }
 
     fn reply_closed(&mut self, request: RequestId, transaction_id: TransactionId, outcome: OutcomeKind) {

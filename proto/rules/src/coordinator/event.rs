@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use super::{JoinRefusal, SessionId, View};
 use crate::{
-    AbortReason, Fingerprint, Hello, Lsn, Millis, Name, Operator, Outcome, Record, ToCoordinator,
-    ToParticipant, TransactionId, UnixMillis, Wait, Xid,
+    AbortReason, Fingerprint, Hello, Lsn, Millis, Name, Operator, Outcome, Quarantined, Record,
+    ToCoordinator, ToParticipant, TransactionId, UnixMillis, Wait, Xid,
 };
 
 /// Names one call of a caller; the machine's answer carries it back.
@@ -105,6 +105,17 @@ pub enum Event {
         /// Who and why.
         by: Operator,
     },
+    /// The caller of this request waits no more: it hung up, or its own deadline passed. Its place among the attached
+    /// callers is free; nothing else changes.
+    CallerLeft {
+        /// Which request.
+        request: RequestId,
+        /// The id that it named.
+        transaction_id: TransactionId,
+    },
+    /// An archived outcome was found not to decode: it stays in the archive, and in the way of its id and its
+    /// attempt (Q5, R3). Told before the event that it concerns.
+    Quarantined(Quarantined),
     /// All records up to this one are forced.
     Durable(Lsn),
     /// Time passed.

@@ -62,13 +62,8 @@ impl Coordinator {
     /// Q5: a quarantined record may be this attempt's decision.
     fn is_behind_quarantine(&self, xid: Xid, durable: Option<&Outcome>) -> bool {
         let otherwise_known = durable.is_some() || self.transactions.contains_key(&xid);
-        self.fold
-            .quarantined
-            .iter()
-            .any(|quarantined| match quarantined.xid {
-                Some(of) => of == xid,
-                None => xid.incarnation != self.incarnation && !otherwise_known,
-            })
+        let hidden = self.quarantine.hides_an_attempt() && xid.incarnation != self.incarnation;
+        self.quarantine.shows_attempt(xid) || (hidden && !otherwise_known)
     }
 
     /// An inquiry, or a YES that came after the decision (C14).

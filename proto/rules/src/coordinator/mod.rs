@@ -10,6 +10,7 @@
 //! | `heuristics.rs` | C12, C13 |
 //! | `forgetting.rs` | FORGET, from its record to its acknowledgement; heuristics at a start |
 //! | `on_its_way.rs` | what was appended about a branch and is not durable |
+//! | `quarantine.rs` | what did not decode, and what it stands in the way of |
 //! | `reporters.rs` | whose the heuristics are |
 //! | `inquiry.rs` | section 5 |
 //! | `calls.rs` | section 7: Execute, GetTransaction, AbortTransaction |
@@ -28,6 +29,7 @@ mod forgetting;
 mod heuristics;
 mod inquiry;
 mod on_its_way;
+mod quarantine;
 mod reporters;
 mod retention;
 mod sessions;
@@ -47,11 +49,12 @@ pub use transaction::State;
 pub use view::{BranchView, View};
 
 use crate::{
-    Floor, Heuristic, Incarnation, Limits, Lineage, Lsn, Millis, Name, Outcome, Record, ToCoordinator,
-    ToParticipant, TransactionId, UnixMillis, Xid,
+    Floor, Heuristic, Incarnation, Limits, Lineage, Lsn, Millis, Name, Outcome, Quarantined, Record,
+    ToCoordinator, ToParticipant, TransactionId, UnixMillis, Xid,
 };
 use forgetting::Walk;
 use on_its_way::OnItsWay;
+use quarantine::Quarantine;
 use retention::Retention;
 use sessions::{Known, Session};
 use transaction::Transaction;
@@ -67,6 +70,8 @@ pub struct Identity {
     pub started: UnixMillis,
     /// What the archive holds.
     pub archived: Archived,
+    /// Archived outcomes that did not decode. They stay in the archive; the log says nothing of them.
+    pub quarantined: Vec<Quarantined>,
 }
 
 /// What a timer is about.
@@ -94,6 +99,7 @@ pub struct Coordinator {
     now: Millis,
     serving: bool,
     fold: Fold,
+    quarantine: Quarantine,
     /// Appended and not durable, oldest first.
     pending: VecDeque<(Lsn, Record)>,
     /// What of `pending` is about single branches.
@@ -139,6 +145,10 @@ impl Coordinator {
             last_decided = last_decided.max(fold::decided(&record));
             effects.extend(fold.apply(record).map(Effect::Archive));
         }
+        let mut quarantine = Quarantine::default();
+        for quarantined in fold.quarantined.iter().chain(&identity.quarantined) {
+            quarantine.insert(quarantined);
+        }
         let counter = fold.starts.last().map_or(1, |start| start.counter + 1);
         let mut machine = Self {
             lineage: fold.lineage.unwrap_or(identity.new_lineage),
@@ -150,6 +160,7 @@ impl Coordinator {
             clock_offset: i64::try_from(identity.started).unwrap_or(i64::MAX),
             now: 0,
             serving: false,
+            quarantine,
             pending: VecDeque::new(),
             on_its_way: OnItsWay::default(),
             appended: last,
@@ -242,6 +253,11 @@ impl Coordinator {
                 participant,
                 by,
             } => self.forget_call(request, xid, participant, by),
+            Event::CallerLeft {
+                request,
+                transaction_id,
+            } => self.caller_left(request, &transaction_id),
+            Event::Quarantined(quarantined) => self.quarantine.insert(&quarantined),
             Event::Durable(lsn) => self.durable(lsn),
             Event::Tick => {}
         }

@@ -53,7 +53,8 @@ pub struct View {
 
 impl View {
     /// The answer about an id of which nothing is retained.
-    pub(super) fn closed(id: TransactionId, outcome: OutcomeKind, retained_since: UnixMillis) -> Self {
+    #[must_use]
+    pub fn closed(id: TransactionId, outcome: OutcomeKind, retained_since: UnixMillis) -> Self {
         Self {
             transaction_id: id,
             xid: None,

@@ -10,7 +10,7 @@ use super::super::{Archived, Coordinator, Effect, Event, Execute, Identity, Sess
 use super::script::{parse_message, parse_xid, render};
 use crate::{
     AbortReason, Fingerprint, Hello, Incarnation, Limits, Lineage, Lsn, Millis, Name, Operator, Outcome,
-    Record, ToCoordinator, TransactionId, UnixMillis, Wait, Xid,
+    Quarantined, Record, ToCoordinator, TransactionId, UnixMillis, Wait, Xid,
 };
 
 /// The lineage of the bench's log.
@@ -59,6 +59,8 @@ pub(super) fn lineage_of(participant: &str) -> Lineage {
 #[derive(Clone, Default)]
 pub(super) struct Archive {
     pub(super) outcomes: BTreeMap<Xid, Outcome>,
+    /// What of it does not decode.
+    pub(super) quarantined: Vec<Quarantined>,
 }
 
 impl Archive {
@@ -387,6 +389,7 @@ pub(super) fn recover(
         bits: bits(starts + 1),
         started: at,
         archived: archive.summary(),
+        quarantined: archive.quarantined.clone(),
     };
     Coordinator::recover(limits.clone(), identity, records, last)
 }

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::super::Event;
 use super::bench::{START, execute};
 use super::rows::{aborting, committed, committing, deciding, preparing};
 use super::{Archive, Bench, operator, tid, xid};
@@ -381,4 +382,83 @@ fn the_bytes_of_operations_are_bounded_until_no_prepare_can_be_sent_any_more() {
     assert_eq!(bench.machine.in_progress_bytes(), 1);
     bench.says("b2", "NO 1/2 X");
     assert_eq!(bench.machine.in_progress_bytes(), 0, "T2 is ABORTING");
+}
+
+#[test]
+fn a_caller_that_left_frees_its_place_and_changes_nothing_else() {
+    let limits = Limits {
+        max_attached_callers: 2,
+        ..Limits::DEFAULT
+    };
+    let mut bench = Bench::with_limits("a b", limits);
+    bench.execute("T1", "a b");
+    bench.execute("T1", "a b");
+    let refused = ["r3 ! Exhausted { bound: \"max_attached_callers\", value: 2 }"];
+    assert_eq!(bench.execute("T1", "a b"), refused);
+    let attached = |bench: &Bench| bench.machine.attached_callers(&tid("T1")).collect::<Vec<_>>();
+    assert_eq!(attached(&bench), [1, 2]);
+    let left = Event::CallerLeft {
+        request: 1,
+        transaction_id: tid("T1"),
+    };
+    assert_eq!(bench.step(left), NOTHING);
+    assert_eq!(bench.execute("T1", "a b"), NOTHING, "attached");
+    assert_eq!(attached(&bench), [2, 4]);
+    bench.says("a", "YES 1/1");
+    bench.says("b", "YES 1/1");
+    let told = bench.forces();
+    assert_eq!(
+        told[..2],
+        ["r2 = Committed Committing", "r4 = Committed Committing"],
+        "the transaction goes on, and who stayed hears of it"
+    );
+}
+
+/// SERVING in its second start with an archive of which these items do not decode.
+fn second_start_over(quarantined: Vec<Quarantined>) -> Bench {
+    let archive = Archive {
+        quarantined,
+        ..Archive::default()
+    };
+    let log = Bench::new("a b").log;
+    let mut bench = Bench::recovering(log, archive, Limits::DEFAULT, START + 60_000);
+    bench.forces();
+    bench.joins("a");
+    bench
+}
+
+#[test]
+fn r3_q5_an_archived_outcome_that_does_not_decode_is_unknown_by_id_and_by_attempt() {
+    let shown = Quarantined {
+        xid: Some(xid(1, 1)),
+        transaction_id: Some(tid("T1")),
+        bytes: Arc::from([]),
+    };
+    let mut found_later = second_start_over(Vec::new());
+    assert_eq!(found_later.step(Event::Quarantined(shown.clone())), NOTHING);
+    for mut bench in [second_start_over(vec![shown]), found_later] {
+        assert_eq!(bench.execute("T1", "a b"), ["r1 = Unknown"], "nothing is run");
+        assert_eq!(bench.aborts("T1"), ["r2 = Unknown"], "and nothing fenced");
+        assert_eq!(bench.gets("T2"), ["r3 = NotFound"], "the rest is served");
+        assert_eq!(bench.says("a", "INQUIRE 1/1"), ["a < UNKNOWN 1/1"]);
+        assert_eq!(bench.says("a", "INQUIRE 1/2"), ["a < ABORT 1/2"]);
+    }
+}
+
+#[test]
+fn r3_q5_an_archived_outcome_that_shows_nothing_may_be_any_of_an_earlier_start() {
+    let blind = Quarantined {
+        xid: None,
+        transaction_id: None,
+        bytes: Arc::from([]),
+    };
+    let mut bench = second_start_over(vec![blind]);
+    assert_eq!(bench.says("a", "INQUIRE 1/2"), ["a < UNKNOWN 1/2"]);
+    assert_eq!(bench.gets_of("T3", None), ["r1 = Unknown"]);
+    assert_eq!(bench.gets("T4"), ["r2 = NotFound"], "first used in this start");
+    assert_eq!(
+        bench.machine.fold().quarantined,
+        [],
+        "the archive carries it on, not the log"
+    );
 }

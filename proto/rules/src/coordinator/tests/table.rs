@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use super::super::{Event, State};
 use super::rows::{aborting, committed, committing, deciding, preparing};
-use super::{Bench, tid};
-use crate::{ToCoordinator, Vote, Wait};
+use super::{Bench, tid, xid};
+use crate::{Quarantined, ToCoordinator, Vote, Wait};
 
 /// What is known of `T1`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,12 +52,14 @@ enum On {
     ReportAbort,
     ForgetAck,
     Forget,
+    CallerLeft,
+    Quarantined,
     Durable,
     Tick,
     DeadlineTick,
 }
 
-const EVENTS: [On; 21] = [
+const EVENTS: [On; 23] = [
     On::Clock,
     On::Execute,
     On::ExecuteCompleted,
@@ -76,6 +78,8 @@ const EVENTS: [On; 21] = [
     On::ReportAbort,
     On::ForgetAck,
     On::Forget,
+    On::CallerLeft,
+    On::Quarantined,
     On::Durable,
     On::Tick,
     On::DeadlineTick,
@@ -113,6 +117,8 @@ fn of_event(event: &Event) -> &'static [On] {
             ToCoordinator::ForgetAck(_) => &[On::ForgetAck],
         },
         Event::Forget { .. } => &[On::Forget],
+        Event::CallerLeft { .. } => &[On::CallerLeft],
+        Event::Quarantined(_) => &[On::Quarantined],
         Event::Durable(_) => &[On::Durable],
         Event::Tick => &[On::Tick, On::DeadlineTick],
     }
@@ -162,6 +168,15 @@ fn happens(bench: &mut Bench, on: On) -> Vec<alloc::string::String> {
         On::ReportAbort => bench.says("a", "REPORT 1/1 ABORT"),
         On::ForgetAck => bench.says("a", "FORGET_ACK 1/1"),
         On::Forget => bench.forgets("1/1", "a"),
+        On::CallerLeft => bench.step(Event::CallerLeft {
+            request: 1,
+            transaction_id: tid("T1"),
+        }),
+        On::Quarantined => bench.step(Event::Quarantined(Quarantined {
+            xid: Some(xid(1, 1)),
+            transaction_id: Some(tid("T1")),
+            bytes: alloc::sync::Arc::from([]),
+        })),
         On::Durable => bench.forces(),
         On::Tick => bench.passes(1),
         On::DeadlineTick => bench.passes(5_000),
@@ -173,7 +188,7 @@ const SAME: &[&str] = &[];
 
 fn expected(at: At, on: On) -> Vec<&'static str> {
     let lines: &[&str] = match on {
-        On::Clock | On::Left | On::ForgetAck | On::Tick => SAME,
+        On::Clock | On::Left | On::CallerLeft | On::Quarantined | On::ForgetAck | On::Tick => SAME,
         On::Execute => execute(at),
         On::ExecuteCompleted => execute_completed(at),
         On::ExecuteOther => execute_other(at),
@@ -369,8 +384,8 @@ fn deadline(at: At) -> &'static [&'static str] {
 fn changes_silently(at: At, on: On) -> bool {
     let attaches = matches!(at, At::Preparing | At::Deciding | At::Aborting);
     match on {
-        On::Clock | On::Left | On::Tick | On::DeadlineTick => true,
-        On::Execute => attaches,
+        On::Clock | On::Left | On::Quarantined | On::Tick | On::DeadlineTick => true,
+        On::Execute | On::CallerLeft => attaches,
         On::ExecuteCompleted => attaches || at == At::Committing,
         On::Abort => matches!(at, At::Deciding | At::Aborting),
         On::Yes | On::ReadOnly => at == At::Preparing,
