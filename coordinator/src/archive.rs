@@ -4,16 +4,20 @@
 //! log. Memory: 16 to 27 bytes an outcome for the two indexes, and [`Waiting`] outcomes whole. An id
 //! that no index knows is surely absent: a new transaction never touches the disk.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::mpsc;
 
 use covenant_codec::outcome::{decode_outcome, encode_outcome, summarize_outcome};
-use covenant_journal::{ArchiveReader, IdIndex};
+use covenant_journal::{ArchiveReader, Error as JournalError, IdIndex};
 use covenant_rules::coordinator::Archived;
 use covenant_rules::{Outcome, TransactionId, UnixMillis, Xid};
 
 use crate::Error;
 use crate::attempts::Attempts;
+use crate::damage::{Damage, DamagedItem, shown};
 
 /// How many outcomes one pass of [`OutcomeArchive::expire`] looks at, so that the loop is never held up.
 pub(crate) const EXPIRE_SLICE: usize = 256;
@@ -25,10 +29,25 @@ const SCAN_AHEAD: usize = 8;
 /// Outcomes finished since the last checkpoint.
 type Waiting = VecDeque<Outcome>;
 
+/// What the archive has under a number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Item {
+    Outcome(Outcome),
+    Damaged(DamagedItem),
+}
+
+/// What a look-up gave: the outcome, and damaged items that may be the one that was looked for.
+#[derive(Default, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) damaged: Vec<DamagedItem>,
+}
+
 pub(crate) struct OutcomeArchive {
     reader: ArchiveReader,
     ids: IdIndex,
     attempts: Attempts,
+    damage: Damage,
     /// Number of the first item that is not expired.
     start: u64,
     /// Number of the first waiting item: what the last finished checkpoint wrote up to.
@@ -45,6 +64,7 @@ impl OutcomeArchive {
         let mut archive = Self {
             ids: IdIndex::new(start),
             attempts: Attempts::default(),
+            damage: Damage::default(),
             start,
             written: reader.end(),
             waiting: VecDeque::new(),
@@ -59,16 +79,54 @@ impl OutcomeArchive {
         std::thread::scope(|scope| {
             let (batches, read) = mpsc::sync_channel(SCAN_AHEAD);
             scope.spawn(move || scan(&reader, start, &batches));
-            for batch in read {
-                for (index, bytes) in batch? {
-                    let summary =
-                        summarize_outcome(&bytes).map_err(|why| Error::ArchiveDamaged { index, why })?;
-                    archived.add(summary.retained_by, summary.decided, summary.fence);
-                    archive.index(summary.xid, &summary.transaction_id, index);
-                }
+            for item in read.into_iter().flatten() {
+                archive.take_in(item, &mut archived)?;
             }
             Ok((archive, archived))
         })
+    }
+
+    /// One item of the first scan. What does not decode is quarantined and indexed by what it shows.
+    fn take_in(&mut self, item: Scanned, archived: &mut Archived) -> Result<(), Error> {
+        let (index, bytes) = match item {
+            Ok(item) => item,
+            Err(JournalError::ArchiveDamaged { first, last, why }) => {
+                for index in first..=last {
+                    self.quarantine(&DamagedItem {
+                        index,
+                        shows: shown(None, None, None),
+                        why: why.to_owned(),
+                    })?;
+                }
+                return Ok(());
+            }
+            Err(other) => return Err(other.into()),
+        };
+        match summarize_outcome(&bytes) {
+            Ok(summary) => {
+                archived.add(summary.retained_by, summary.decided, summary.fence);
+                self.index(summary.xid, &summary.transaction_id, index);
+                Ok(())
+            }
+            Err(why) => self.quarantine(&DamagedItem {
+                index,
+                shows: shown(None, None, None),
+                why: why.to_string(),
+            }),
+        }
+    }
+
+    /// An item does not decode: it is noted once, and stays until the items around it expire.
+    ///
+    /// # Errors
+    /// [`Error::TooManyQuarantined`].
+    pub(crate) fn quarantine(&mut self, damaged: &DamagedItem) -> Result<(), Error> {
+        self.damage.insert(damaged)
+    }
+
+    /// What does not decode.
+    pub(crate) fn damage(&self) -> &Damage {
+        &self.damage
     }
 
     fn end(&self) -> u64 {
@@ -91,29 +149,56 @@ impl OutcomeArchive {
         self.attempts.insert(xid, index);
     }
 
-    /// The outcome with this number.
-    pub(crate) fn get(&self, index: u64) -> Result<Option<Outcome>, Error> {
+    /// The item with this number.
+    pub(crate) fn get(&self, index: u64) -> Result<Option<Item>, Error> {
+        self.get_for(index, None, None)
+    }
+
+    /// The item with this number, which was looked for by attempt or by id.
+    fn get_for(
+        &self,
+        index: u64,
+        xid: Option<Xid>,
+        id: Option<&TransactionId>,
+    ) -> Result<Option<Item>, Error> {
         if index < self.start {
             return Ok(None);
         }
         if index >= self.written {
             let slot = usize::try_from(index - self.written).unwrap_or(usize::MAX);
-            return Ok(self.waiting.get(slot).cloned());
+            return Ok(self.waiting.get(slot).cloned().map(Item::Outcome));
         }
-        let Some(bytes) = self.reader.get(index)? else {
-            return Ok(None);
+        let damaged = |bytes: Option<&[u8]>, why: String| {
+            let shows = shown(bytes, xid, id);
+            Ok(Some(Item::Damaged(DamagedItem { index, shows, why })))
         };
-        decode_outcome(&bytes)
-            .map(Some)
-            .map_err(|why| Error::ArchiveDamaged { index, why })
+        match self.reader.get(index) {
+            Ok(None) => Ok(None),
+            Ok(Some(bytes)) => match decode_outcome(&bytes) {
+                Ok(outcome) => Ok(Some(Item::Outcome(outcome))),
+                Err(why) => damaged(Some(&bytes), why.to_string()),
+            },
+            Err(JournalError::ArchiveDamaged { why, .. }) => damaged(None, why.to_owned()),
+            Err(other) => Err(other.into()),
+        }
     }
 
     /// The outcome of this id: a COMMIT before an ABORT, the latest before an earlier one (R2).
-    pub(crate) fn by_id(&self, id: &TransactionId) -> Result<Option<Outcome>, Error> {
+    ///
+    /// Beside an item that does not decode and may be of this id an ABORT is not told.
+    pub(crate) fn by_id(&self, id: &TransactionId) -> Result<Found, Error> {
         let mut best: Option<(bool, u64, Outcome)> = None;
+        let mut damaged = Vec::new();
         for index in self.ids.candidates(id.as_str().as_bytes()) {
-            let Some(outcome) = self.get(index)?.filter(|outcome| outcome.transaction_id == *id) else {
-                continue;
+            let outcome = match self.get_for(index, None, Some(id))? {
+                Some(Item::Outcome(outcome)) if outcome.transaction_id == *id => outcome,
+                Some(Item::Damaged(item)) => {
+                    if item.shows.transaction_id.as_ref().is_none_or(|shown| shown == id) {
+                        damaged.push(item);
+                    }
+                    continue;
+                }
+                Some(Item::Outcome(_)) | None => continue,
             };
             let rank = (outcome.aborted.is_none(), index);
             if best
@@ -123,15 +208,24 @@ impl OutcomeArchive {
                 best = Some((rank.0, rank.1, outcome));
             }
         }
-        Ok(best.map(|(_, _, outcome)| outcome))
+        let best = best.filter(|(committed, ..)| *committed || damaged.is_empty());
+        Ok(Found {
+            outcome: best.map(|(_, _, outcome)| outcome),
+            damaged,
+        })
     }
 
     /// The outcome of this attempt (Q1).
-    pub(crate) fn by_xid(&self, xid: Xid) -> Result<Option<Outcome>, Error> {
-        let Some(index) = self.attempts.get(xid, self.start) else {
-            return Ok(None);
-        };
-        Ok(self.get(index)?.filter(|outcome| outcome.xid == xid))
+    pub(crate) fn by_xid(&self, xid: Xid) -> Result<Found, Error> {
+        let mut found = Found::default();
+        if let Some(index) = self.attempts.get(xid, self.start) {
+            match self.get_for(index, Some(xid), None)? {
+                Some(Item::Outcome(outcome)) => found.outcome = Some(outcome).filter(|o| o.xid == xid),
+                Some(Item::Damaged(item)) => found.damaged.push(item),
+                None => {}
+            }
+        }
+        Ok(found)
     }
 
     /// Outcomes below this time go, a slice at every call of [`OutcomeArchive::expire`].
@@ -145,26 +239,38 @@ impl OutcomeArchive {
     /// while, and the machine looks at the time itself (R2).
     pub(crate) fn expire(&mut self) -> Result<bool, Error> {
         for _ in 0..EXPIRE_SLICE {
+            // One that does not decode has no time to compare: it goes with the first one behind it.
+            let next = self.damage.step_over(self.start);
             // Waiting ones are younger than a checkpoint.
-            if self.start >= self.written {
+            if next >= self.written {
                 return Ok(false);
             }
-            let Some(outcome) = self.get(self.start)? else {
-                return Ok(false);
-            };
-            if outcome.retained_by() >= self.expire_before {
-                return Ok(false);
+            match self.get(next)? {
+                Some(Item::Outcome(outcome)) if outcome.retained_by() < self.expire_before => {
+                    self.forget(next, &outcome);
+                }
+                Some(Item::Damaged(item)) => self.quarantine(&item)?,
+                Some(Item::Outcome(_)) | None => return Ok(false),
             }
-            self.forget(&outcome);
         }
         Ok(true)
     }
 
-    fn forget(&mut self, outcome: &Outcome) {
-        self.ids
-            .remove(outcome.transaction_id.as_str().as_bytes(), self.start);
-        self.attempts.remove(outcome.xid, self.start);
-        self.start += 1;
+    /// Drops this item and those before it, of which none decodes.
+    fn forget(&mut self, index: u64, outcome: &Outcome) {
+        for index in self.start..index {
+            if let Some(shown) = self.damage.remove(index) {
+                if let Some(id) = shown.transaction_id {
+                    self.ids.remove(id.as_str().as_bytes(), index);
+                }
+                if let Some(xid) = shown.xid {
+                    self.attempts.remove(xid, index);
+                }
+            }
+        }
+        self.ids.remove(outcome.transaction_id.as_str().as_bytes(), index);
+        self.attempts.remove(outcome.xid, index);
+        self.start = index + 1;
         self.ids.raise_base(self.start);
     }
 
@@ -181,151 +287,17 @@ impl OutcomeArchive {
     }
 }
 
-/// Items as the archive numbers them.
-type Batch = Result<Vec<(u64, Vec<u8>)>, covenant_journal::Error>;
+/// One item of the first scan, or a run that is damaged.
+type Scanned = Result<(u64, Vec<u8>), JournalError>;
 
-/// Reads the archive in batches until its end, an error, or until nobody reads on.
-fn scan(reader: &ArchiveReader, start: u64, batches: &mpsc::SyncSender<Batch>) {
+/// Reads the archive in batches until its end, or until nobody reads on.
+fn scan(reader: &ArchiveReader, start: u64, batches: &mpsc::SyncSender<Vec<Scanned>>) {
     let mut items = reader.scan(start);
     loop {
-        let batch: Batch = items.by_ref().take(SCAN_BATCH).collect();
-        let last = batch.as_ref().map_or(true, |batch| batch.len() < SCAN_BATCH);
+        let batch: Vec<Scanned> = items.by_ref().take(SCAN_BATCH).collect();
+        let last = batch.len() < SCAN_BATCH;
         if batches.send(batch).is_err() || last {
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use covenant_journal::{Checkpoint, Journal, MemoryImage, Options, Records};
-    use covenant_rules::{AbortReason, Fingerprint, Incarnation, Lineage};
-
-    fn outcome(seq: u64, id: &str, decided: u64, committed: bool) -> Outcome {
-        Outcome {
-            xid: Xid {
-                lineage: Lineage(1),
-                incarnation: Incarnation { counter: 1, bits: 5 },
-                seq,
-            },
-            transaction_id: TransactionId::new(id).unwrap(),
-            fingerprint: Some(Fingerprint([7; 16])),
-            created: decided,
-            decided,
-            aborted: (!committed).then_some(AbortReason::Deadline),
-            branches: Vec::new(),
-            heuristic: None,
-        }
-    }
-
-    fn open(image: &MemoryImage) -> (Journal, OutcomeArchive, Archived) {
-        let opened = Journal::open_image(Arc::new(image.clone()), Options::new("test")).unwrap();
-        let (archive, archived) = OutcomeArchive::open(opened.archive).unwrap();
-        (opened.journal, archive, archived)
-    }
-
-    /// Writes what waits, as the loop does.
-    async fn checkpoint(journal: &Journal, archive: &mut OutcomeArchive) {
-        let (items, archive_drop_before) = archive.checkpoint();
-        let lsn = journal.durable_lsn();
-        let mut checkpoints = journal.checkpoints();
-        let checkpoint = Checkpoint {
-            lsn,
-            records: Records::new(),
-            archive: items,
-            archive_drop_before,
-        };
-        journal.checkpoint(checkpoint).unwrap();
-        let status = *checkpoints
-            .wait_for(|status| status.running.is_none())
-            .await
-            .unwrap();
-        archive.checkpointed(status.archive_end);
-    }
-
-    fn id(text: &str) -> TransactionId {
-        TransactionId::new(text).unwrap()
-    }
-
-    #[tokio::test]
-    async fn an_outcome_is_found_before_and_after_its_checkpoint_and_after_a_restart() {
-        let image = MemoryImage::new();
-        let (journal, mut archive, _) = open(&image);
-        for seq in 1..=300 {
-            archive.add(outcome(seq, &format!("T{seq}"), 1_000 * seq, seq % 3 != 0));
-        }
-        let check = |archive: &OutcomeArchive| {
-            for seq in [1, 2, 3, 150, 299, 300] {
-                let by_id = archive.by_id(&id(&format!("T{seq}"))).unwrap().unwrap();
-                assert_eq!(by_id, outcome(seq, &format!("T{seq}"), 1_000 * seq, seq % 3 != 0));
-                assert_eq!(archive.by_xid(by_id.xid).unwrap(), Some(by_id));
-            }
-            assert_eq!(archive.by_id(&id("T301")).unwrap(), None);
-            assert_eq!(archive.by_xid(outcome(301, "x", 0, true).xid).unwrap(), None);
-        };
-        check(&archive);
-        checkpoint(&journal, &mut archive).await;
-        assert!(archive.waiting.is_empty());
-        check(&archive);
-        drop((journal, archive));
-        let (_journal, archive, archived) = open(&image);
-        check(&archive);
-        assert_eq!(archived.last_decided, 300_000);
-        assert_eq!(archived.seconds.values().map(|second| second.0).sum::<u32>(), 300);
-    }
-
-    #[tokio::test]
-    async fn a_commit_stands_before_an_abort_of_the_same_id() {
-        let (_journal, mut archive, _) = open(&MemoryImage::new());
-        archive.add(outcome(2, "T", 5, true));
-        archive.add(outcome(1, "T", 6, false));
-        assert_eq!(archive.by_id(&id("T")).unwrap().unwrap().xid.seq, 2);
-        assert_eq!(
-            archive
-                .by_xid(outcome(1, "T", 6, false).xid)
-                .unwrap()
-                .unwrap()
-                .aborted,
-            Some(AbortReason::Deadline)
-        );
-    }
-
-    #[tokio::test]
-    async fn expired_outcomes_go_in_slices_and_the_rest_stays() {
-        let (journal, mut archive, _) = open(&MemoryImage::new());
-        let count = 3 * EXPIRE_SLICE as u64;
-        for seq in 1..=count {
-            archive.add(outcome(seq, &format!("T{seq}"), seq, true));
-        }
-        checkpoint(&journal, &mut archive).await;
-        archive.expire_before(count - 1);
-        let mut rounds = 1;
-        while archive.expire().unwrap() {
-            rounds += 1;
-        }
-        assert_eq!(rounds, 3);
-        assert_eq!(archive.bounds(), (count - 2, count));
-        assert_eq!(archive.ids.len(), 2);
-        assert_eq!(archive.by_id(&id("T1")).unwrap(), None);
-        for seq in [count - 1, count] {
-            assert_eq!(
-                archive.by_id(&id(&format!("T{seq}"))).unwrap().unwrap().xid.seq,
-                seq
-            );
-            assert_eq!(
-                archive
-                    .by_xid(outcome(seq, "T", 0, true).xid)
-                    .unwrap()
-                    .unwrap()
-                    .xid
-                    .seq,
-                seq
-            );
-        }
-        checkpoint(&journal, &mut archive).await;
-        assert_eq!(journal.archive().start(), count - 2);
     }
 }

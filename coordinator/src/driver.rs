@@ -15,21 +15,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use covenant_fault::CrashPoint;
 use covenant_fault::metered::Meter;
 use covenant_journal::{Checkpoint, CheckpointStatus, Journal, Records};
-use covenant_rules::coordinator::{AlarmCode, Effect, Event, Reply, RequestId, SessionId, View};
-use covenant_rules::{
-    AlarmLines, Coordinator, Millis, Name, Outcome, ToCoordinator, ToParticipant, TransactionId,
-};
+use covenant_rules::coordinator::{AlarmCode, Effect, Event, RequestId, SessionId, View};
+use covenant_rules::{AlarmLines, Coordinator, Millis, Name, ToParticipant};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tonic::Status;
 
 use crate::archive::OutcomeArchive;
 use crate::crash::Crash;
-use crate::input::{Answer, Call, FromSession, Inputs, Phase, Refused};
-use crate::listing;
+use crate::input::{Answer, FromSession, Inputs, Phase};
 use crate::outbox::Outbox;
 use crate::recovery::{Recovered, push_record, unix_millis};
 use crate::{Config, Error};
@@ -68,7 +64,7 @@ pub(crate) struct Driver {
     pub(crate) touched: Vec<SessionId>,
     pub(crate) callers: HashMap<RequestId, Answer<View>>,
     pub(crate) alarms: AlarmLines<AlarmCode>,
-    next_request: RequestId,
+    pub(crate) next_request: RequestId,
     expiring: bool,
     checkpoint_records: u64,
     drain: Duration,
@@ -163,7 +159,7 @@ impl Driver {
             .fold(far, Instant::min)
     }
 
-    async fn step(&mut self, event: Event) -> Result<(), Error> {
+    pub(crate) async fn step(&mut self, event: Event) -> Result<(), Error> {
         let effects = self.machine.step(self.now(), event);
         self.perform(effects).await
     }
@@ -202,119 +198,9 @@ impl Driver {
         }
     }
 
-    async fn message(&mut self, session: SessionId, message: ToCoordinator) -> Result<(), Error> {
-        let known = match self.machine.wants_archive(&message) {
-            Some(xid) => self.archive.by_xid(xid)?,
-            None => None,
-        };
-        self.step(Event::Message {
-            session,
-            message,
-            known,
-        })
-        .await
-    }
-
-    async fn call(&mut self, call: Call, draining: bool) -> Result<(), Error> {
-        match call {
-            Call::Execute { answer, .. } if draining => refuse(answer, Refused::Draining),
-            Call::Execute { answer, .. } if self.journal.is_backlogged() => {
-                refuse(answer, Refused::Backlogged)
-            }
-            Call::Execute { execute, answer } => {
-                self.crash.at(
-                    CrashPoint::CExecuteReceived,
-                    Some(execute.transaction_id.as_str()),
-                );
-                let known = self.known(&execute.transaction_id)?;
-                let request = self.caller(answer);
-                return self
-                    .step(Event::Execute {
-                        request,
-                        execute,
-                        known,
-                    })
-                    .await;
-            }
-            Call::Get {
-                transaction_id,
-                created,
-                answer,
-            } => {
-                let known = self.known(&transaction_id)?;
-                let request = self.caller(answer);
-                return self
-                    .step(Event::Get {
-                        request,
-                        transaction_id,
-                        created,
-                        known,
-                    })
-                    .await;
-            }
-            Call::Abort {
-                transaction_id,
-                created,
-                by,
-                answer,
-            } => {
-                let known = self.known(&transaction_id)?;
-                let request = self.caller(answer);
-                return self
-                    .step(Event::Abort {
-                        request,
-                        transaction_id,
-                        created,
-                        by,
-                        known,
-                    })
-                    .await;
-            }
-            Call::List { query, answer } => {
-                let page = listing::transactions(&self.machine, &self.archive, &query);
-                // A caller that went away wants no answer.
-                let _ = answer.send(page);
-            }
-            Call::Participants { query, answer } => {
-                let joined = |session| {
-                    self.sessions
-                        .get(&session)
-                        .map(|slot| (slot.joined_at_ms, slot.version))
-                };
-                let _ = answer.send(Ok(listing::participants(&self.machine, &query, joined)));
-            }
-        }
-        Ok(())
-    }
-
-    fn known(&self, id: &TransactionId) -> Result<Option<Outcome>, Error> {
-        self.archive.by_id(id)
-    }
-
-    fn caller(&mut self, answer: Answer<View>) -> RequestId {
-        let request = self.next_request;
-        self.next_request += 1;
-        self.callers.insert(request, answer);
-        request
-    }
-
     /// Outcomes expired: they go in slices.
     pub(crate) fn expiring(&mut self) {
         self.expiring = true;
-    }
-
-    pub(crate) fn answer(&mut self, request: RequestId, reply: Reply) {
-        let Some(answer) = self.callers.remove(&request) else {
-            return;
-        };
-        let result = match reply {
-            Reply::Transaction(view) => Ok(*view),
-            Reply::Refused(refusal) => Err(Refused::Machine(refusal)),
-            // No call of this server asks for it.
-            Reply::Forgotten => return,
-        };
-        // A caller that went away changes nothing.
-        let _ = answer.send(result);
     }
 
     /// Hands this round's appends to the journal, then releases its sends, one batch per participant.
@@ -410,10 +296,6 @@ impl Driver {
         tokio::task::spawn_blocking(move || journal.close()).await??;
         Ok(())
     }
-}
-
-fn refuse(answer: Answer<View>, why: Refused) {
-    let _ = answer.send(Err(why));
 }
 
 /// Whether so many records and bytes of log ask for a checkpoint.

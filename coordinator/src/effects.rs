@@ -170,8 +170,8 @@ impl Driver {
         let archived = || {
             self.archive
                 .by_id(id)
-                .ok()
-                .flatten()
+                .ok()?
+                .outcome
                 .map(|o| self.machine.view_of_outcome(&o))
         };
         if let Some(view) = self.machine.find_view(id).or_else(archived) {

@@ -11,19 +11,9 @@ pub enum Error {
     /// The data directory could not be opened or read.
     #[error(transparent)]
     Journal(#[from] covenant_journal::Error),
-    /// The archive of outcomes holds an item that does not decode.
+    /// Too many stored records, or too many archived outcomes, did not decode.
     #[error(
-        "archived outcome {index} does not decode ({why}); keep the data directory, copy it, and restore from a backup"
-    )]
-    ArchiveDamaged {
-        /// The item's number.
-        index: u64,
-        /// What is wrong with it.
-        why: covenant_codec::Error,
-    },
-    /// Too many stored records did not decode.
-    #[error(
-        "{found} log records did not decode, the bound MAX_QUARANTINED is {bound}; restore from a backup"
+        "{found} log records or archived outcomes did not decode, the bound MAX_QUARANTINED is {bound}; restore from a backup"
     )]
     TooManyQuarantined {
         /// How many there are at least.

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `config.rs` | the typed configuration, its defaults and bounds |
 //! | `driver.rs` | the ONE loop: owns the machine, performs its effects, feeds completions back |
+//! | `calls.rs` | what the loop does with calls and messages |
 //! | `effects.rs` | what the loop does with each effect |
 //! | `input.rs` | everything that can reach the loop, and the cheap handle that sends it |
 //! | `archive.rs` | finished outcomes: on disk, found by id and by attempt |
+//! | `damage.rs` | archived items that do not decode |
 //! | `attempts.rs` | which archived outcome an attempt has |
 //! | `recovery.rs` | log to machine |
 //! | `listing.rs` | pages of transactions and participants |
@@ -19,8 +21,10 @@
 
 mod archive;
 mod attempts;
+mod calls;
 pub mod config;
 mod crash;
+mod damage;
 mod driver;
 mod effects;
 mod error;

@@ -4,9 +4,9 @@
 //! page may be short: a call looks at most at [`MAX_SCANNED`] transactions, and its token goes on from there.
 
 use covenant_rules::coordinator::{ParticipantView, State, View};
-use covenant_rules::{Coordinator, Floor, Name, Xid};
+use covenant_rules::{Coordinator, Floor, Name, OutcomeKind, Xid};
 
-use crate::archive::OutcomeArchive;
+use crate::archive::{Item, OutcomeArchive};
 use crate::input::Refused;
 
 /// The most transactions or participants of one page.
@@ -163,8 +163,16 @@ fn archived(
             break;
         }
         below -= 1;
-        let Some(outcome) = archive.get(below).map_err(Refused::Archive)? else {
-            continue;
+        let outcome = match archive.get(below).map_err(Refused::Archive)? {
+            Some(Item::Outcome(outcome)) => outcome,
+            Some(Item::Damaged(item)) => {
+                if let (Filter::All, Some(id)) = (query.filter, item.shows.transaction_id) {
+                    let since = machine.fold().retained_since;
+                    views.push(View::closed(id, OutcomeKind::Unknown, since));
+                }
+                continue;
+            }
+            None => continue,
         };
         if outcome.retained_by() < machine.fold().retained_since {
             continue;

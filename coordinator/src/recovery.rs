@@ -58,6 +58,7 @@ pub(crate) fn recover(config: &Config, crash: &Crash) -> Result<Recovered, Error
         bits: random()? as u64,
         started: unix_millis(),
         archived,
+        quarantined: archive.damage().shown().cloned().collect(),
     };
     // One record at a time: a log of millions must not stand in memory as a whole.
     let mut reader = Reader::new(opened.replay);

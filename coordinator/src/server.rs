@@ -200,6 +200,7 @@ fn log_start(recovered: &recovery::Recovered) {
         checkpoint = recovered.checkpoint,
         open = recovered.machine.fold().open.len(),
         quarantined = recovered.machine.fold().quarantined.len(),
+        quarantined_outcomes = recovered.archive.damage().len(),
         snapshots_removed = recovered.report.snapshots_removed,
         pages_dropped = recovered.report.pages_dropped,
         drop_attempts = recovered.report.drop_attempts,

@@ -1,7 +1,9 @@
 //! What callers and watchers are told when things do not go straight: a stop that comes first, an ABORT, silence.
 
+use covenant_coordinator::Config;
 use covenant_proto::v1::{
-    Outcome, Transaction, TransactionState, VoteKind, WatchTransactionsRequest, WatchTransactionsResponse,
+    AbortTransactionRequest, Outcome, Transaction, TransactionState, VoteKind, WatchTransactionsRequest,
+    WatchTransactionsResponse,
 };
 use tonic::Streaming;
 use tonic_types::StatusExt;
@@ -70,5 +72,48 @@ async fn a_watcher_of_one_id_is_shown_its_present_state_first() {
     assert_eq!(next(&mut unknown).await.outcome(), Outcome::NotFound);
     commit_one(&coordinator, &mut a, "a", "T2").await;
     assert_eq!(next(&mut unknown).await.state(), TransactionState::Preparing);
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn callers_that_went_away_keep_no_place_from_one_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start(dir.path()).await;
+    let mut a = Played::join(&coordinator.address, "a", 1).await;
+    let mut asked = request("T1", &["a"], "x");
+    asked.timeout = Some(prost_types::Duration {
+        seconds: 60,
+        nanos: 0,
+    });
+    let caller = coordinator.caller().await;
+    let call = || {
+        let (mut caller, asked) = (caller.clone(), asked.clone());
+        async move { caller.execute(asked).await }
+    };
+    let max = Config::default().transactions.max_attached_callers;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..max + 8 {
+        calls.spawn(call());
+    }
+    a.expect_prepare().await;
+    for _ in 0..8 {
+        let refused = calls.join_next().await.unwrap().unwrap().unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused:?}");
+    }
+    calls.shutdown().await;
+    let abort = AbortTransactionRequest {
+        transaction_id: "T1".to_owned(),
+        created: asked.created,
+    };
+    // The server hears of those that left a moment later. A call that finds no place aborts nothing.
+    let began = std::time::Instant::now();
+    let aborted = loop {
+        match coordinator.caller().await.abort_transaction(abort.clone()).await {
+            Ok(answer) => break answer.into_inner().transaction.unwrap(),
+            Err(refused) => assert_eq!(refused.code(), tonic::Code::ResourceExhausted),
+        }
+        assert!(began.elapsed() < PATIENCE, "the places stay taken");
+    };
+    assert_eq!(aborted.reason.unwrap().code, "ABORTED_BY_CALLER");
     coordinator.stop().await;
 }

@@ -5,5 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod callers;
+mod damage;
 mod played;
 mod transactions;
