@@ -58,6 +58,7 @@ pub(crate) fn recover(config: &Config, crash: &Crash) -> Result<Recovered, Error
         bits: random()? as u64,
         started: unix_millis(),
         archived,
+        tail_lost: None,
         quarantined: archive.damage().shown().cloned().collect(),
     };
     // One record at a time: a log of millions must not stand in memory as a whole.

@@ -90,7 +90,8 @@ fn payload(record: &Record) -> Vec<u8> {
             participant,
             position,
         } => {
-            let (participant, position) = (text(participant), *position);
+            let participant = participant.as_ref().map(text).unwrap_or_default();
+            let position = *position;
             stored::SuspectRecord {
                 participant,
                 position,
@@ -300,8 +301,9 @@ fn retained_record(mark: UnixMillis) -> stored::RetainedRecord {
 }
 
 fn from_suspect_record(message: &stored::SuspectRecord) -> Result<Record, Error> {
+    let name = || ids::name("SuspectRecord.participant", &message.participant);
     Ok(Record::Suspect {
-        participant: ids::name("SuspectRecord.participant", &message.participant)?,
+        participant: (!message.participant.is_empty()).then(name).transpose()?,
         position: message.position,
     })
 }

@@ -166,11 +166,11 @@ pub enum Record {
     },
     /// **Forced** before an outcome below it goes (section 6).
     Retained(UnixMillis),
-    /// **Forced.** A participant knows a position beyond this log's end: its tail was lost (section 5).
+    /// **Forced.** A position beyond this log's end is known: its tail was lost (section 5).
     Suspect {
-        /// Who knows it.
-        participant: Name,
-        /// The position it said.
+        /// Who knows it; `None`: the data directory itself, beside the log.
+        participant: Option<Name>,
+        /// The position.
         position: u64,
     },
     /// **Forced.** An operator cleared SUSPECT.

@@ -256,7 +256,7 @@ pub(super) fn record() -> impl Strategy<Value = Record> {
             by
         }),
         any::<u64>().prop_map(Record::Retained),
-        (name(), any::<u64>()).prop_map(|(participant, position)| Record::Suspect {
+        (option::of(name()), any::<u64>()).prop_map(|(participant, position)| Record::Suspect {
             participant,
             position
         }),

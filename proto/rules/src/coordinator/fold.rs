@@ -62,8 +62,8 @@ pub struct Fold {
     pub resolved: BTreeMap<Xid, (Decision, Operator)>,
     /// Outcomes below it are gone (section 6).
     pub retained_since: UnixMillis,
-    /// Who knew a position beyond the log's end, until an operator clears it.
-    pub suspect: Option<(Name, u64)>,
+    /// Who knew a position beyond the log's end (`None`: the data directory), until an operator clears it.
+    pub suspect: Option<(Option<Name>, u64)>,
     /// Records that did not decode.
     pub quarantined: Vec<Quarantined>,
 }

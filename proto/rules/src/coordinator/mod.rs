@@ -70,6 +70,8 @@ pub struct Identity {
     pub started: UnixMillis,
     /// What the archive holds.
     pub archived: Archived,
+    /// The log ends below this LSN, which was once known to be forced: its tail was lost (section 5).
+    pub tail_lost: Option<Lsn>,
     /// Archived outcomes that did not decode. They stay in the archive; the log says nothing of them.
     pub quarantined: Vec<Quarantined>,
 }
@@ -149,11 +151,10 @@ impl Coordinator {
         for quarantined in fold.quarantined.iter().chain(&identity.quarantined) {
             quarantine.insert(quarantined);
         }
-        let counter = fold.starts.last().map_or(1, |start| start.counter + 1);
         let mut machine = Self {
             lineage: fold.lineage.unwrap_or(identity.new_lineage),
             incarnation: Incarnation {
-                counter,
+                counter: 0,
                 bits: identity.bits,
             },
             started: identity.started,
@@ -200,9 +201,29 @@ impl Coordinator {
                 true,
             );
         }
+        if let Some(position) = identity.tail_lost
+            && machine.fold.suspect.is_none()
+        {
+            // Before INCARNATION: what forces that overwrites what is known of the lost tail.
+            machine.suspect(None, position);
+        }
+        machine.incarnation.counter = machine.next_counter();
         machine.append(Record::Incarnation(machine.incarnation), true);
         let effects = core::mem::take(&mut machine.effects);
         (machine, effects)
+    }
+
+    /// The counter of this start, whose INCARNATION is the next record (S12).
+    fn next_counter(&self) -> u64 {
+        let next = self.fold.starts.last().map_or(1, |start| start.counter + 1);
+        // A start is one record at least, so no counter is above the LSN of its INCARNATION: where that of an earlier
+        // one may be among what does not decode, this one's LSN is above it.
+        let hidden = self
+            .fold
+            .quarantined
+            .iter()
+            .any(|quarantined| quarantined.xid.is_none());
+        if hidden { next.max(self.appended + 1) } else { next }
     }
 
     /// Takes one event at `now` (milliseconds since the start, never falling) and returns what to do, in order.

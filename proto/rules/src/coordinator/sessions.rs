@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::{AlarmCode, Coordinator, Effect, State};
-use crate::{AbortReason, Hello, Incarnation, Lineage, Name, Outcome, Record, ToCoordinator, Xid};
+use crate::{AbortReason, Hello, Incarnation, Lineage, Lsn, Name, Outcome, Record, ToCoordinator, Xid};
 
 /// Names one stream of one connection, given by whoever owns the socket; never used again.
 pub type SessionId = u64;
@@ -180,14 +180,21 @@ impl Coordinator {
             && *position > self.appended
             && !self.is_suspect()
         {
-            self.alarm(AlarmCode::Suspect, Some(&hello.name), None);
-            let record = Record::Suspect {
-                participant: hello.name.clone(),
-                position: *position,
-            };
-            self.suspecting = true;
-            self.append(record, true);
+            self.suspect(Some(hello.name.clone()), *position);
         }
+    }
+
+    /// Nothing is presumed from here on, also before SUSPECT is durable.
+    pub(super) fn suspect(&mut self, participant: Option<Name>, position: Lsn) {
+        self.alarm(AlarmCode::Suspect, participant.as_ref(), None);
+        self.suspecting = true;
+        self.append(
+            Record::Suspect {
+                participant,
+                position,
+            },
+            true,
+        );
     }
 
     fn join_refusal(&mut self, hello: &Hello) -> Option<JoinRefusal> {

@@ -55,12 +55,14 @@ pub(super) fn lineage_of(participant: &str) -> Lineage {
     Lineage(u128::from(participant.as_bytes()[0]) - 0x57)
 }
 
-/// What stands in for the archive: finished outcomes by attempt.
+/// What stands in for the archive: finished outcomes by attempt. What else a start finds beside the log stands here too.
 #[derive(Clone, Default)]
 pub(super) struct Archive {
     pub(super) outcomes: BTreeMap<Xid, Outcome>,
     /// What of it does not decode.
     pub(super) quarantined: Vec<Quarantined>,
+    /// What is known beside the log of where it ended.
+    pub(super) tail_lost: Option<Lsn>,
 }
 
 impl Archive {
@@ -383,12 +385,18 @@ pub(super) fn recover(
     last: Lsn,
     at: UnixMillis,
 ) -> (Coordinator, Vec<Effect>) {
-    let starts = records.iter().filter_map(match_start).max().unwrap_or(0);
+    let mut counter = records.iter().filter_map(match_start).max().unwrap_or(0) + 1;
+    // One of them may hide a start (S12).
+    let hides = |record: &Record| matches!(record, Record::Quarantined(hidden) if hidden.xid.is_none());
+    if records.iter().any(hides) {
+        counter = counter.max(last + 1);
+    }
     let identity = Identity {
         new_lineage: LOG,
-        bits: bits(starts + 1),
+        bits: bits(counter),
         started: at,
         archived: archive.summary(),
+        tail_lost: archive.tail_lost,
         quarantined: archive.quarantined.clone(),
     };
     Coordinator::recover(limits.clone(), identity, records, last)

@@ -184,7 +184,7 @@ fn r3_a_quarantined_record_without_an_id_hides_ids_older_than_this_start() {
     assert_eq!(bench.runs(old), ["r3 = Unknown"]);
     assert_eq!(
         bench.execute("T2", "a b"),
-        ["a < PREPARE 2/1 T2", "b < PREPARE 2/1 T2"]
+        ["a < PREPARE 6/1 T2", "b < PREPARE 6/1 T2"]
     );
 }
 
@@ -192,7 +192,7 @@ fn r3_a_quarantined_record_without_an_id_hides_ids_older_than_this_start() {
 fn r3_suspect_runs_nothing_but_knows_what_it_knows() {
     let mut records = committed().log;
     records.push(Record::Suspect {
-        participant: super::name("a"),
+        participant: Some(super::name("a")),
         position: 99,
     });
     let mut bench = Bench::recovering(records, Archive::default(), Limits::DEFAULT, START + 60_000);

@@ -223,9 +223,9 @@ fn q5_a_record_without_an_attempt_hides_all_unknown_ones_of_earlier_starts() {
         "known otherwise"
     );
     bench.execute("T9", "a b");
-    bench.says("b", "NO 2/1 X");
+    bench.says("b", "NO 7/1 X");
     bench.forces();
-    assert_eq!(bench.says("a", "INQUIRE 2/1"), ["a < ABORT 2/1"], "of this start");
+    assert_eq!(bench.says("a", "INQUIRE 7/1"), ["a < ABORT 7/1"], "of this start");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Recovery: the log becomes the machine again, and a checkpoint is the fold of durable records.
 
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -7,7 +9,7 @@ use super::super::{Effect, Fold};
 use super::bench::START;
 use super::rows::{aborting, committed, committing, deciding, preparing};
 use super::{Archive, Bench, LOG};
-use crate::{Limits, Record};
+use crate::{Limits, Quarantined, Record};
 
 const NOTHING: [&str; 0] = [];
 
@@ -193,4 +195,63 @@ fn a_start_needs_no_time_but_what_it_is_given() {
     };
     assert_eq!(appended(&twin()), 1);
     assert!(matches!(twin().log.last(), Some(Record::Incarnation(_))));
+}
+
+#[test]
+fn s12_a_start_whose_incarnation_does_not_decode_keeps_its_counter() {
+    let hidden = || {
+        Record::Quarantined(Quarantined {
+            xid: None,
+            transaction_id: None,
+            bytes: Arc::from(*b"?"),
+        })
+    };
+    let mut used = BTreeSet::from([1]);
+    let mut bench = Bench::new("a");
+    // Starts; then those after the first stop decoding one after the other, the latest first or last.
+    for damaged in [vec![], vec![0], vec![], vec![0, 1], vec![]] {
+        let mut log = bench.log.clone();
+        let starts: Vec<usize> = (2..log.len())
+            .filter(|at| matches!(log[*at], Record::Incarnation(_)))
+            .collect();
+        for back in damaged {
+            log[starts[starts.len() - 1 - back]] = hidden();
+        }
+        bench.restarts_on(log);
+        bench.forces();
+        let counter = bench.machine.incarnation().counter;
+        assert!(
+            used.iter().all(|earlier| *earlier < counter),
+            "{counter} after {used:?}"
+        );
+        used.insert(counter);
+    }
+    assert_eq!(used.len(), 6);
+}
+
+#[test]
+fn section_5_a_log_that_lost_its_tail_is_suspect_at_once_and_before_its_start_is_noted() {
+    let mut bench = preparing();
+    bench.crashes();
+    let known = Archive {
+        tail_lost: Some(99),
+        ..Archive::default()
+    };
+    let mut bench = Bench::recovering(bench.log.clone(), known, Limits::DEFAULT, bench.wall());
+    assert!(bench.machine.is_suspect());
+    let begun = ["alarm SUSPECT", "append! SUSPECT - 99", "append! INCARNATION 3"];
+    assert_eq!(bench.shown(), begun);
+    // The force reached SUSPECT and the process died: the next start is told nothing of the tail.
+    let suspect = bench.log.len() as u64 - 1;
+    bench.crashes_keeping(suspect);
+    assert!(bench.machine.is_suspect());
+    assert_eq!(bench.shown(), ["append! INCARNATION 3"]);
+    assert_eq!(bench.forces(), ["serving"]);
+    bench.joins("a");
+    assert_eq!(
+        bench.says("a", "INQUIRE 1/1"),
+        ["a < UNKNOWN 1/1"],
+        "no presumption (Q4)"
+    );
+    assert_eq!(bench.execute("T9", "a"), ["r1 = Unknown"], "nothing is run (R3)");
 }

@@ -93,7 +93,10 @@ fn record(record: &Record) -> String {
         Record::Suspect {
             participant,
             position,
-        } => format!("SUSPECT {participant} {position}"),
+        } => format!(
+            "SUSPECT {} {position}",
+            participant.as_ref().map_or("-", |name| name.as_str())
+        ),
         Record::SuspectCleared(_) => "SUSPECT_CLEARED".to_string(),
         Record::Quarantined(_) => "QUARANTINED".to_string(),
     }
