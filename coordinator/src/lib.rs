@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `config.rs` | the typed configuration, its defaults and bounds |
+//! | `connections.rs` | how many connections are kept, and how long a silent one |
 //! | `driver.rs` | the ONE loop: owns the machine, performs its effects, feeds completions back |
 //! | `calls.rs` | what the loop does with calls and messages |
 //! | `effects.rs` | what the loop does with each effect |
@@ -23,6 +24,7 @@ mod archive;
 mod attempts;
 mod calls;
 pub mod config;
+mod connections;
 mod crash;
 mod damage;
 mod driver;

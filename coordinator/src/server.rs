@@ -17,6 +17,7 @@ use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
+use crate::connections;
 use crate::crash::Crash;
 use crate::driver::Driver;
 use crate::grpc::{OperatorApi, ParticipantApi, TransactionApi};
@@ -164,9 +165,12 @@ fn transport(
             // A sender that is gone means the same: stop.
             let _ = stopped.await;
         };
-        let result = router
-            .serve_with_incoming_shutdown(metered::incoming(listener), stopped)
-            .await;
+        let connections = connections::bounded(
+            metered::incoming(listener),
+            connections::MAX_CONNECTIONS,
+            connections::PREFACE_TIMEOUT,
+        );
+        let result = router.serve_with_incoming_shutdown(connections, stopped).await;
         health.abort();
         Ok(result?)
     })

@@ -7,8 +7,8 @@ use covenant_codec::frame;
 use covenant_fault::metered::{Meter, MeterInfo};
 use covenant_proto::v1::JoinRequest;
 use covenant_proto::v1::participant_service_server::ParticipantService;
-use covenant_rules::Limits;
 use covenant_rules::coordinator::{JoinRefusal, SessionId};
+use covenant_rules::{Limits, Lineage};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::status;
@@ -106,6 +106,15 @@ impl Reader {
             ));
         };
         let (hello, version) = frame::from_hello(&hello).map_err(|why| bad_frame(&why))?;
+        // A participant that counts its starts from 1 and made its lineage by chance says neither.
+        if hello.incarnation.counter == 0 {
+            let why = "it is 0; the first start of a lineage is 1".to_owned();
+            return Err(status::invalid("hello.incarnation.counter", why));
+        }
+        if hello.lineage == Lineage(0) {
+            let why = "it is zero; give the random UUID of the data directory".to_owned();
+            return Err(status::invalid("hello.lineage", why));
+        }
         let (session, outbox, meter) = (self.session, self.outbox.clone(), self.meter.clone());
         let joined = FromSession::Joined {
             session,

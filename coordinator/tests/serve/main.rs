@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod callers;
+mod connections;
 mod damage;
 mod played;
 mod transactions;

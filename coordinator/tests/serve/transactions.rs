@@ -5,7 +5,8 @@ use covenant_proto::v1::{
     Hello, Incarnation, Inquiry, JoinRequest, Lineage, ListTransactionsRequest, Outcome, StateFilter,
     VoteKind, Xid, coordinator_message, participant_message,
 };
-use tonic::Code;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use crate::played::{Coordinator, PATIENCE, Played, commit_one, get, request, run};
@@ -160,6 +161,16 @@ async fn outcomes_are_found_and_listed_through_checkpoints_and_restarts() {
     coordinator.stop().await;
 }
 
+/// What a session with this first frame is told.
+async fn refused(client: &mut ParticipantServiceClient<Channel>, hello: Option<Hello>) -> Status {
+    let first = tokio_stream::once(JoinRequest {
+        hello,
+        messages: Vec::new(),
+    });
+    let mut frames = client.join(first).await.unwrap().into_inner();
+    frames.message().await.unwrap_err()
+}
+
 #[tokio::test]
 async fn a_session_that_says_no_hello_or_an_unknown_version_is_told_so() {
     let dir = tempfile::tempdir().unwrap();
@@ -167,18 +178,7 @@ async fn a_session_that_says_no_hello_or_an_unknown_version_is_told_so() {
     let mut client = ParticipantServiceClient::connect(coordinator.address.clone())
         .await
         .unwrap();
-    let silent = tokio_stream::once(JoinRequest {
-        hello: None,
-        messages: Vec::new(),
-    });
-    let status = client
-        .join(silent)
-        .await
-        .unwrap()
-        .into_inner()
-        .message()
-        .await
-        .unwrap_err();
+    let status = refused(&mut client, None).await;
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     let hello = Hello {
         protocol_versions: vec![99],
@@ -188,20 +188,27 @@ async fn a_session_that_says_no_hello_or_an_unknown_version_is_told_so() {
         connection: 1,
         positions: Vec::new(),
     };
-    let future = tokio_stream::once(JoinRequest {
-        hello: Some(hello),
-        messages: Vec::new(),
-    });
-    let status = client
-        .join(future)
-        .await
-        .unwrap()
-        .into_inner()
-        .message()
-        .await
-        .unwrap_err();
+    let status = refused(&mut client, Some(hello.clone())).await;
     assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
     assert!(status.message().contains("99"), "{status:?}");
+    let no_lineage = Hello {
+        protocol_versions: vec![1],
+        lineage: Some(Lineage { high: 0, low: 0 }),
+        ..hello.clone()
+    };
+    let no_start = Hello {
+        protocol_versions: vec![1],
+        incarnation: Some(Incarnation { counter: 0, bits: 1 }),
+        ..hello
+    };
+    for (hello, field) in [
+        (no_lineage, "hello.lineage"),
+        (no_start, "hello.incarnation.counter"),
+    ] {
+        let status = refused(&mut client, Some(hello)).await;
+        assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+        assert!(status.message().starts_with(field), "{status:?}");
+    }
     coordinator.stop().await;
 }
 
