@@ -10,6 +10,11 @@ use covenant_fault::{CrashPlan, CrashPoint, crash};
 use covenant_journal::{Probe, Stage};
 use covenant_rules::{Lsn, Record, ToParticipant};
 
+use crate::Error;
+
+/// What the names of a coordinator's points begin with (section 9).
+const COORDINATOR_PREFIX: &str = "c.";
+
 /// The plan, and the records whose points are armed.
 #[derive(Clone, Default)]
 pub(crate) struct Crash {
@@ -18,11 +23,22 @@ pub(crate) struct Crash {
 }
 
 impl Crash {
-    pub(crate) fn new(plan: CrashPlan) -> Self {
-        Self {
+    /// Takes a plan of the coordinator's points.
+    ///
+    /// # Errors
+    /// [`Error::ForeignCrashPoint`]: a point that this process never reaches would make a test prove nothing.
+    pub(crate) fn new(plan: CrashPlan) -> Result<Self, Error> {
+        let is_own = |point: &CrashPoint| point.name().starts_with(COORDINATOR_PREFIX);
+        let foreign = CrashPoint::ALL
+            .iter()
+            .find(|point| plan.is_armed(**point) && !is_own(point));
+        if let Some(point) = foreign {
+            return Err(Error::ForeignCrashPoint { point: *point });
+        }
+        Ok(Self {
             plan,
             records: Arc::default(),
-        }
+        })
     }
 
     pub(crate) fn is_planned(&self) -> bool {
@@ -105,5 +121,25 @@ fn points(record: &Record) -> (Option<CrashPoint>, Option<CrashPoint>) {
         | Record::Suspect { .. }
         | Record::SuspectCleared(_)
         | Record::Quarantined(_) => (None, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_takes_the_points_of_a_coordinator_and_no_others() {
+        for point in CrashPoint::ALL {
+            let taken = Crash::new(CrashPlan::parse([point.name()]).unwrap());
+            assert_eq!(taken.is_ok(), point.name().starts_with("c."), "{point}");
+        }
+        let mixed = CrashPlan::parse(["c.votes.all", "p.vote.sent:T1"]).unwrap();
+        let refused = Crash::new(mixed).err().unwrap().to_string();
+        assert!(
+            refused.starts_with("crash point p.vote.sent is not one of a coordinator"),
+            "{refused}"
+        );
+        assert!(Crash::new(CrashPlan::default()).is_ok());
     }
 }

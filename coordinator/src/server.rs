@@ -70,7 +70,7 @@ pub async fn serve(
     config.validate()?;
     let started = Instant::now();
     let listen = listener.local_addr().unwrap_or(config.listen);
-    let crash = Crash::new(crash);
+    let crash = Crash::new(crash)?;
     let (handle, inputs) = input::channel();
     let mut phase = handle.phase.clone();
 
