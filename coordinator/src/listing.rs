@@ -4,7 +4,7 @@
 //! page may be short: a call looks at most at [`MAX_SCANNED`] transactions, and its token goes on from there.
 
 use covenant_rules::coordinator::{ParticipantView, State, View};
-use covenant_rules::{Coordinator, Floor, Name, OutcomeKind, Xid};
+use covenant_rules::{Coordinator, Floor, Name, UnknownCause, Xid};
 
 use crate::archive::{Item, OutcomeArchive};
 use crate::input::Refused;
@@ -168,7 +168,7 @@ fn archived(
             Some(Item::Damaged(item)) => {
                 if let (Filter::All, Some(id)) = (query.filter, item.shows.transaction_id) {
                     let since = machine.fold().retained_since;
-                    views.push(View::closed(id, OutcomeKind::Unknown, since));
+                    views.push(View::unknown(id, UnknownCause::Quarantined, since));
                 }
                 continue;
             }

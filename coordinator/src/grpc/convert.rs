@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use covenant_codec::{MAX_EXECUTE_BYTES, MAX_OPERATION_BYTES, fingerprint, ids, words};
+use covenant_codec::{
+    MAX_EXECUTE_BYTES, MAX_OPERATION_BYTES, MAX_REASON_DETAIL_BYTES, fingerprint, ids, words,
+};
 use covenant_proto::v1;
 use covenant_rules::coordinator::{BranchView, Execute, State, View};
 use covenant_rules::{
-    AbortReason, BranchState, Heuristic, Limits, Name, OutcomeKind, TransactionId, UnixMillis, Wait,
+    AbortReason, BranchState, Limits, Name, OutcomeKind, TransactionId, UnixMillis, UnknownCause, Wait,
 };
 use prost_types::{Duration, Timestamp};
 use tonic::Status;
@@ -164,7 +166,7 @@ pub(super) fn transaction(view: &View) -> v1::Transaction {
         transaction_id: view.transaction_id.as_str().to_owned(),
         xid: view.xid.map(ids::xid),
         outcome: outcome(view.outcome).into(),
-        reason: view.aborted.as_ref().map(reason),
+        reason: view.aborted.as_ref().map(|why| reason(why, &view.missing_votes)),
         heuristic: words::heuristic(view.heuristic).into(),
         state: view.state.map_or(v1::TransactionState::Unspecified, state).into(),
         branches: view.branches.iter().map(branch).collect(),
@@ -172,35 +174,43 @@ pub(super) fn transaction(view: &View) -> v1::Transaction {
         decided: view.decided.map(timestamp),
         retained_since: Some(timestamp(view.retained_since)),
         in_doubt: u32::try_from(view.in_doubt()).unwrap_or(u32::MAX),
+        detail: view.unknown.map(unknown).unwrap_or_default().to_owned(),
+    }
+}
+
+/// Why the outcome is UNKNOWN, and what to do.
+fn unknown(cause: UnknownCause) -> &'static str {
+    match cause {
+        UnknownCause::BeforeBirth => {
+            "the id was first used before this coordinator's log was made; ask the coordinator that had it then"
+        }
+        UnknownCause::Suspect => {
+            "the end of this coordinator's log was lost (SUSPECT), and with it perhaps this outcome; an operator must \
+             look at the log and clear it"
+        }
+        UnknownCause::Quarantined => {
+            "a stored record that does not decode is about this id, or may be; an operator must decide"
+        }
+        UnknownCause::OtherAttempt => {
+            "another attempt of this id took effect at a participant; ask the participants what they hold"
+        }
     }
 }
 
 fn branch(view: &BranchView) -> v1::BranchStatus {
-    let by_hand = match view.state {
-        BranchState::HeuristicCommit => Some(Heuristic::Commit),
-        BranchState::HeuristicAbort => Some(Heuristic::Abort),
-        BranchState::Unknown => Some(Heuristic::Hazard),
-        BranchState::Preparing
-        | BranchState::Prepared
-        | BranchState::Committing
-        | BranchState::Committed
-        | BranchState::Aborted
-        | BranchState::ReadOnly
-        | BranchState::Resolving
-        | BranchState::Forgotten => None,
-    };
     v1::BranchStatus {
         participant: view.participant.as_str().to_owned(),
         state: branch_state(view.state).into(),
         reason: view.reason.as_ref().map(words::no_reason),
-        heuristic: words::heuristic(by_hand).into(),
+        heuristic: words::heuristic(view.heuristic).into(),
         damage: view.damage,
         deliveries: view.deliveries,
         lineage: view.lineage.map(ids::lineage),
     }
 }
 
-fn reason(reason: &AbortReason) -> v1::AbortReason {
+fn reason(reason: &AbortReason, missing_votes: &[Name]) -> v1::AbortReason {
+    let missed;
     let (participant, detail) = match reason {
         AbortReason::VoteNo(name, no) => (name.as_str(), &*no.detail),
         AbortReason::HeuristicAbort(name) => (
@@ -211,7 +221,14 @@ fn reason(reason: &AbortReason) -> v1::AbortReason {
             name.as_str(),
             "the participant came back with another data directory before the decision",
         ),
-        AbortReason::Deadline => ("", "not all votes were in when the deadline passed"),
+        AbortReason::Deadline => {
+            missed = missing(missing_votes);
+            let only = match missing_votes {
+                [only] => only.as_str(),
+                _ => "",
+            };
+            (only, &*missed)
+        }
         AbortReason::Caller => ("", "a caller aborted it before the decision"),
         AbortReason::Operator => ("", "an operator aborted it before the decision"),
         AbortReason::Fence => ("", "it was aborted before it was executed"),
@@ -221,6 +238,23 @@ fn reason(reason: &AbortReason) -> v1::AbortReason {
         participant: participant.to_owned(),
         detail: detail.to_owned(),
     }
+}
+
+/// Who had not voted when the deadline passed, within the bound of a detail.
+fn missing(votes: &[Name]) -> String {
+    const SUFFIX_BYTES: usize = ", and 128 more".len();
+    let mut detail = String::from("not all votes were in when the deadline passed; missing: ");
+    for (at, name) in votes.iter().enumerate() {
+        let separator = if at == 0 { "" } else { ", " };
+        let needed = separator.len() + name.as_str().len() + SUFFIX_BYTES;
+        if detail.len() + needed > MAX_REASON_DETAIL_BYTES {
+            detail += &format!("{separator}and {} more", votes.len() - at);
+            break;
+        }
+        detail += separator;
+        detail += name.as_str();
+    }
+    detail
 }
 
 fn outcome(kind: OutcomeKind) -> v1::Outcome {
@@ -275,5 +309,51 @@ pub(super) fn participant(row: &ParticipantRow) -> v1::Participant {
         in_progress: row.view.in_progress as u64,
         in_doubt: row.view.in_doubt as u64,
         floor: Some(ids::floor(row.floor)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(count: usize, bytes: usize) -> Vec<Name> {
+        let name = |at| Name::new(&format!("{at:0bytes$}")).unwrap();
+        (0..count).map(name).collect()
+    }
+
+    #[test]
+    fn a_deadline_names_who_had_not_voted_within_the_bound_of_a_detail() {
+        for (count, bytes) in [(1, 3), (2, 128), (3, 128), (128, 128), (128, 1), (128, 3)] {
+            let votes = names(count, bytes.max(3));
+            let told = reason(&AbortReason::Deadline, &votes);
+            assert!(
+                told.detail.len() <= MAX_REASON_DETAIL_BYTES,
+                "{}",
+                told.detail.len()
+            );
+            let named = votes
+                .iter()
+                .filter(|name| told.detail.contains(name.as_str()))
+                .count();
+            assert!(named > 0);
+            let rest = format!(", and {} more", count - named);
+            assert_eq!(told.detail.ends_with(&rest), named < count, "{}", told.detail);
+            assert_eq!(told.participant.is_empty(), count > 1);
+        }
+    }
+
+    #[test]
+    fn every_unknown_says_why_within_the_bound() {
+        let causes = [
+            UnknownCause::BeforeBirth,
+            UnknownCause::Suspect,
+            UnknownCause::Quarantined,
+            UnknownCause::OtherAttempt,
+        ];
+        for cause in causes {
+            let view = View::unknown(TransactionId::new("T").unwrap(), cause, 0);
+            let detail = transaction(&view).detail;
+            assert!((1..=MAX_REASON_DETAIL_BYTES).contains(&detail.len()), "{detail}");
+        }
     }
 }

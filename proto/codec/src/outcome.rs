@@ -5,7 +5,7 @@
 
 use covenant_proto::log::v1 as stored;
 use covenant_rules::{
-    AbortReason, BranchRecord, Fingerprint, Lineage, Name, Outcome, TransactionId, Vote, Xid,
+    AbortReason, BranchRecord, Fingerprint, Heuristic, Lineage, Name, Outcome, TransactionId, Vote, Xid,
 };
 use prost::Message;
 
@@ -105,10 +105,7 @@ pub(crate) fn payload(outcome: &Outcome) -> stored::OutcomeRecord {
         decided_after_ms: outcome.decided.wrapping_sub(outcome.created).cast_signed(),
         reason: outcome.aborted.as_ref().map(reason),
         branches: outcome.branches.iter().map(branch).collect(),
-        heuristic: match outcome.heuristic {
-            None => covenant_proto::v1::Heuristic::Unspecified.into(),
-            some => words::heuristic(some).into(),
-        },
+        heuristic: forgotten(outcome.heuristic),
     }
 }
 
@@ -170,6 +167,15 @@ fn branch(branch: &BranchRecord) -> stored::StoredBranch {
         detail: no
             .map(|reason| REASON_DETAIL.cut(&reason.detail))
             .unwrap_or_default(),
+        forgotten: forgotten(branch.forgotten),
+    }
+}
+
+/// Unspecified, and so without a byte, where nothing was decided by hand.
+fn forgotten(what: Option<Heuristic>) -> i32 {
+    match what {
+        None => covenant_proto::v1::Heuristic::Unspecified.into(),
+        some => words::heuristic(some).into(),
     }
 }
 
@@ -195,6 +201,10 @@ fn from_branch(branch: &stored::StoredBranch) -> Result<BranchRecord, Error> {
         participant: ids::name("StoredBranch.participant", &branch.participant)?,
         lineage: pair("StoredBranch.lineage", branch.lineage_high, branch.lineage_low)?.map(Lineage),
         vote,
+        forgotten: match branch.forgotten {
+            0 => None,
+            value => words::from_heuristic("StoredBranch.forgotten", value)?,
+        },
     })
 }
 

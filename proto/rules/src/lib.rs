@@ -37,5 +37,6 @@ pub use message::{Hello, ToCoordinator, ToParticipant};
 pub use participant::Participant;
 pub use record::{BranchRecord, Operator, Outcome, Quarantined, Record};
 pub use words::{
-    AbortReason, BranchState, Decision, Fingerprint, Heuristic, NoReason, OutcomeKind, Vote, Wait,
+    AbortReason, BranchState, Decision, Fingerprint, Heuristic, NoReason, OutcomeKind, UnknownCause, Vote,
+    Wait,
 };

@@ -26,6 +26,8 @@ pub struct BranchRecord {
     pub lineage: Option<Lineage>,
     /// The counted vote, if there was one.
     pub vote: Option<Vote>,
+    /// What was decided by hand at the branch and is forgotten since; never `Mixed`.
+    pub forgotten: Option<Heuristic>,
 }
 
 /// A decided attempt: the content of COMMIT and ABORT records and of retained outcomes.

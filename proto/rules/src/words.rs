@@ -134,6 +134,19 @@ pub enum OutcomeKind {
     Expired,
 }
 
+/// Why nobody may say what became of an id or an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum UnknownCause {
+    /// The caller first used the id before this log was made (R4).
+    BeforeBirth,
+    /// The log's tail was lost (R3).
+    Suspect,
+    /// A record that does not decode is, or may be, about this id (R3).
+    Quarantined,
+    /// Another attempt of the transaction took effect at a participant (C8).
+    OtherAttempt,
+}
+
 /// When a caller of Execute wants its answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Wait {

@@ -178,6 +178,7 @@ fn usual_outcome() -> Outcome {
         participant: name(participant),
         lineage: Some(Lineage(lineage)),
         vote: Some(Vote::Yes),
+        forgotten: None,
     };
     Outcome {
         xid: Xid {

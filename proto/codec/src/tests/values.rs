@@ -140,12 +140,22 @@ pub(super) fn abort_reason() -> impl Strategy<Value = AbortReason> {
 }
 
 fn branch() -> impl Strategy<Value = BranchRecord> {
-    (name(), option::of(lineage()), option::of(vote())).prop_map(|(participant, lineage, vote)| {
-        BranchRecord {
-            participant,
-            lineage,
-            vote,
-        }
+    let by_hand = prop_oneof![
+        Just(Heuristic::Commit),
+        Just(Heuristic::Abort),
+        Just(Heuristic::Hazard)
+    ];
+    let all = (
+        name(),
+        option::of(lineage()),
+        option::of(vote()),
+        option::of(by_hand),
+    );
+    all.prop_map(|(participant, lineage, vote, forgotten)| BranchRecord {
+        participant,
+        lineage,
+        vote,
+        forgotten,
     })
 }
 

@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use super::{Coordinator, Effect, Execute, Refusal, Reply, RequestId, State, View};
 use crate::{
-    AbortReason, Fingerprint, Name, Outcome, OutcomeKind, Record, TransactionId, UnixMillis, Wait, Xid,
+    AbortReason, Fingerprint, Name, Outcome, OutcomeKind, Record, TransactionId, UnixMillis, UnknownCause,
+    Wait, Xid,
 };
 
 /// What section 7 says of an id before it looks at the call.
@@ -14,7 +15,9 @@ enum Found {
     /// R2: a retained outcome; still COMMITTING if an attempt is given.
     Decided(Box<View>, Option<Xid>),
     /// R3, R4: nothing may be said or run.
-    Closed(OutcomeKind),
+    Unknown(UnknownCause),
+    /// R4: it is older than what is retained.
+    Expired,
     /// Nothing is known of it.
     Nothing,
 }
@@ -43,7 +46,8 @@ impl Coordinator {
                 self.attach(request, xid, Wait::Completed);
             }
             Found::Decided(view, _) => self.reply(request, Reply::Transaction(view)),
-            Found::Closed(outcome) => self.reply_closed(request, id.clone(), outcome),
+            Found::Unknown(cause) => self.reply_unknown(request, id.clone(), cause),
+            Found::Expired => self.reply_closed(request, id.clone(), OutcomeKind::Expired),
             Found::Nothing => match self.may_run(&execute) {
                 Ok(()) => self.begin(request, execute),
                 Err(refusal) => self.reply(request, Reply::Refused(refusal)),
@@ -68,7 +72,8 @@ impl Coordinator {
                 self.reply(request, Reply::Transaction(view));
             }
             Found::Decided(view, _) => self.reply(request, Reply::Transaction(view)),
-            Found::Closed(outcome) => self.reply_closed(request, id.clone(), outcome),
+            Found::Unknown(cause) => self.reply_unknown(request, id.clone(), cause),
+            Found::Expired => self.reply_closed(request, id.clone(), OutcomeKind::Expired),
             Found::Nothing => match created.and_then(|created| self.ahead(created)) {
                 Some(refusal) => self.reply(request, Reply::Refused(refusal)),
                 None => self.reply_closed(request, id.clone(), OutcomeKind::NotFound),
@@ -98,7 +103,8 @@ impl Coordinator {
                 }
             }
             Found::Decided(view, _) => self.reply(request, Reply::Transaction(view)),
-            Found::Closed(outcome) => self.reply_closed(request, id.clone(), outcome),
+            Found::Unknown(cause) => self.reply_unknown(request, id.clone(), cause),
+            Found::Expired => self.reply_closed(request, id.clone(), OutcomeKind::Expired),
             Found::Nothing => match created {
                 None => self.reply_closed(request, id.clone(), OutcomeKind::NotFound),
                 Some(created) => self.fence(request, id, created),
@@ -175,12 +181,15 @@ impl Coordinator {
         }
         let earlier = created.is_none_or(|created| created < self.started);
         let behind_quarantine = self.quarantine.shows_id(id) || (self.quarantine.hides_an_id() && earlier);
-        if behind_quarantine || self.is_suspect() {
-            return Found::Closed(OutcomeKind::Unknown); // R3
+        if behind_quarantine {
+            return Found::Unknown(UnknownCause::Quarantined); // R3
+        }
+        if self.is_suspect() {
+            return Found::Unknown(UnknownCause::Suspect); // R3
         }
         match created {
-            Some(created) if created < self.fold.birth => Found::Closed(OutcomeKind::Unknown),
-            Some(created) if created < self.fold.retained_since => Found::Closed(OutcomeKind::Expired),
+            Some(created) if created < self.fold.birth => Found::Unknown(UnknownCause::BeforeBirth),
+            Some(created) if created < self.fold.retained_since => Found::Expired,
             Some(_) | None => Found::Nothing,
         }
     }
@@ -261,6 +270,11 @@ impl Coordinator {
         if let Some(transaction) = running {
             transaction.callers.retain(|(attached, _)| *attached != request);
         }
+    }
+
+    fn reply_unknown(&mut self, request: RequestId, transaction_id: TransactionId, cause: UnknownCause) {
+        let view = View::unknown(transaction_id, cause, self.fold.retained_since);
+        self.reply(request, Reply::Transaction(Box::new(view)));
     }
 
     fn reply_closed(&mut self, request: RequestId, transaction_id: TransactionId, outcome: OutcomeKind) {

@@ -190,6 +190,10 @@ impl Fold {
         // A hazard that nobody had forgotten was cleared by the branch's own ACK (C12).
         if let Some(entry) = entry.filter(|entry| entry.what != Heuristic::Hazard || entry.forget.is_some()) {
             open.outcome.heuristic = merge(open.outcome.heuristic, entry.what);
+            let branches = open.outcome.branches.iter_mut();
+            for branch in branches.filter(|branch| asked(branch, entry.lineage)) {
+                branch.forgotten = Some(entry.what);
+            }
         }
         if !by_another_lineage {
             open.resolved.insert(participant);

@@ -53,6 +53,7 @@ impl Branch {
             participant: self.participant.clone(),
             lineage: self.lineage,
             vote: self.vote.clone(),
+            forgotten: None,
         }
     }
 

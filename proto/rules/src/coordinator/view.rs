@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use super::transaction::{Branch, Transaction};
-use super::{Coordinator, State};
+use super::{Coordinator, State, differs};
 use crate::{
-    AbortReason, BranchRecord, BranchState, Heuristic, Lineage, Name, NoReason, Outcome, OutcomeKind,
-    TransactionId, UnixMillis, Vote, Xid,
+    AbortReason, BranchRecord, BranchState, Decision, Heuristic, Lineage, Name, NoReason, Outcome,
+    OutcomeKind, TransactionId, UnixMillis, UnknownCause, Vote, Xid,
 };
 
 /// One branch of a [`View`].
@@ -22,7 +22,9 @@ pub struct BranchView {
     pub deliveries: u32,
     /// The lineage that was asked.
     pub lineage: Option<Lineage>,
-    /// Whether its heuristic differs from the decision; `None` without one, or while that is not known.
+    /// What was decided by hand at it, forgotten or not; never `Mixed`.
+    pub heuristic: Option<Heuristic>,
+    /// Whether that differs from the decision; `None` without one, or while that is not known.
     pub damage: Option<bool>,
 }
 
@@ -35,10 +37,14 @@ pub struct View {
     pub xid: Option<Xid>,
     /// What callers are told.
     pub outcome: OutcomeKind,
+    /// Why that is UNKNOWN; `None` with every other outcome.
+    pub unknown: Option<UnknownCause>,
     /// Where it is; `None` if nothing is known of it.
     pub state: Option<State>,
     /// Why it was aborted.
     pub aborted: Option<AbortReason>,
+    /// Whose votes were missing when the deadline passed, sorted; empty unless it was aborted for that.
+    pub missing_votes: Vec<Name>,
     /// What was decided by hand beside it.
     pub heuristic: Option<Heuristic>,
     /// Its branches, sorted by participant.
@@ -53,19 +59,29 @@ pub struct View {
 
 impl View {
     /// The answer about an id of which nothing is retained.
-    #[must_use]
-    pub fn closed(id: TransactionId, outcome: OutcomeKind, retained_since: UnixMillis) -> Self {
+    pub(super) fn closed(id: TransactionId, outcome: OutcomeKind, retained_since: UnixMillis) -> Self {
         Self {
             transaction_id: id,
             xid: None,
             outcome,
+            unknown: None,
             state: None,
             aborted: None,
+            missing_votes: Vec::new(),
             heuristic: None,
             branches: Vec::new(),
             created: None,
             decided: None,
             retained_since,
+        }
+    }
+
+    /// The answer about an id of which nobody may say anything, for this reason.
+    #[must_use]
+    pub fn unknown(id: TransactionId, cause: UnknownCause, retained_since: UnixMillis) -> Self {
+        Self {
+            unknown: Some(cause),
+            ..Self::closed(id, OutcomeKind::Unknown, retained_since)
         }
     }
 
@@ -132,15 +148,26 @@ impl Coordinator {
             State::Committing | State::Committed | State::Aborted => Some(transaction.decided),
             State::Preparing | State::Deciding | State::Aborting => None,
         };
-        let branch = |branch: &Branch| self.branch_view(xid, branch, transaction.state);
-        let forgotten = self.fold.open.get(&xid).and_then(|open| open.outcome.heuristic);
+        let open = self.fold.open.get(&xid).map(|open| &open.outcome);
+        let branch = |branch: &Branch| {
+            let forgotten = open.and_then(|outcome| forgotten(outcome, &branch.participant));
+            self.branch_view(xid, branch, transaction.state, forgotten)
+        };
+        let outcome = outcome_kind(transaction.state, transaction.aborted.as_ref());
+        let votes = transaction.branches.iter();
+        let votes = votes.map(|branch| (&branch.participant, branch.vote.as_ref()));
+        let aborted = decided.and(transaction.aborted.clone());
         View {
             transaction_id: transaction.transaction_id.clone(),
             xid: Some(xid),
-            outcome: outcome_kind(transaction.state, transaction.aborted.as_ref()),
+            outcome,
+            unknown: unknown_cause(outcome),
             state: Some(transaction.state),
-            aborted: decided.and(transaction.aborted.clone()),
-            heuristic: self.fold.heuristic(xid, forgotten),
+            missing_votes: missing_votes(aborted.as_ref(), votes),
+            aborted,
+            heuristic: self
+                .fold
+                .heuristic(xid, open.and_then(|outcome| outcome.heuristic)),
             branches: transaction.branches.iter().map(branch).collect(),
             created: Some(transaction.created),
             decided,
@@ -165,13 +192,18 @@ impl Coordinator {
                 resolved: true,
                 deliveries: 0,
             };
-            self.branch_view(outcome.xid, &branch, state)
+            self.branch_view(outcome.xid, &branch, state, record.forgotten)
         };
+        let told = outcome_kind(state, outcome.aborted.as_ref());
+        let votes = outcome.branches.iter();
+        let votes = votes.map(|branch| (&branch.participant, branch.vote.as_ref()));
         View {
             transaction_id: outcome.transaction_id.clone(),
             xid: Some(outcome.xid),
-            outcome: outcome_kind(state, outcome.aborted.as_ref()),
+            outcome: told,
+            unknown: unknown_cause(told),
             state: Some(state),
+            missing_votes: missing_votes(outcome.aborted.as_ref(), votes),
             aborted: outcome.aborted.clone(),
             heuristic: self.fold.heuristic(outcome.xid, outcome.heuristic),
             branches: outcome.branches.iter().map(branch).collect(),
@@ -181,40 +213,93 @@ impl Coordinator {
         }
     }
 
-    fn branch_view(&self, xid: Xid, branch: &Branch, state: State) -> BranchView {
+    /// `forgotten`: what was decided by hand at it and is forgotten since.
+    fn branch_view(
+        &self,
+        xid: Xid,
+        branch: &Branch,
+        state: State,
+        forgotten: Option<Heuristic>,
+    ) -> BranchView {
+        let entry = self.fold.heuristic_entry(xid, &branch.participant);
+        let (branch_state, heuristic, damage) = match (entry, forgotten) {
+            (Some(entry), _) => (by_hand(entry.what), Some(entry.what), entry.damage),
+            // It ended by hand, and must not pass for one that ended by the decision.
+            (None, Some(what)) => {
+                let damage = decision(state).map(|decision| differs(what, decision));
+                (BranchState::Forgotten, Some(what), damage)
+            }
+            (None, None) => (ordinary(branch, state), None, None),
+        };
         BranchView {
             participant: branch.participant.clone(),
-            state: self.branch_state(xid, branch, state),
+            state: branch_state,
             reason: no_reason(branch.vote.as_ref()),
             deliveries: branch.deliveries,
             lineage: branch.lineage,
-            damage: self
-                .fold
-                .heuristic_entry(xid, &branch.participant)
-                .and_then(|entry| entry.damage),
+            heuristic,
+            damage,
         }
     }
+}
 
-    fn branch_state(&self, xid: Xid, branch: &Branch, state: State) -> BranchState {
-        let heuristic = self.fold.heuristic_entry(xid, &branch.participant);
-        match heuristic.map(|entry| entry.what) {
-            Some(Heuristic::Commit) => return BranchState::HeuristicCommit,
-            Some(Heuristic::Abort) => return BranchState::HeuristicAbort,
-            Some(Heuristic::Hazard | Heuristic::Mixed) => return BranchState::Unknown,
-            None => {}
-        }
-        match (&branch.vote, state) {
-            (Some(Vote::ReadOnly), _) => BranchState::ReadOnly,
-            (Some(Vote::No(_)), _) | (_, State::Aborting | State::Aborted) => BranchState::Aborted,
-            (None, State::Preparing | State::Deciding | State::Committing | State::Committed) => {
-                BranchState::Preparing
-            }
-            (Some(Vote::Yes), State::Committed) => BranchState::Committed,
-            (Some(Vote::Yes), State::Preparing | State::Deciding) => BranchState::Prepared,
-            (Some(Vote::Yes), State::Committing) if branch.resolved => BranchState::Committed,
-            (Some(Vote::Yes), State::Committing) => BranchState::Committing,
-        }
+/// The state of a branch that was decided by hand, or whose state was lost.
+fn by_hand(what: Heuristic) -> BranchState {
+    match what {
+        Heuristic::Commit => BranchState::HeuristicCommit,
+        Heuristic::Abort => BranchState::HeuristicAbort,
+        Heuristic::Hazard | Heuristic::Mixed => BranchState::Unknown,
     }
+}
+
+/// The state of a branch at which nobody decided anything by hand.
+fn ordinary(branch: &Branch, state: State) -> BranchState {
+    match (&branch.vote, state) {
+        (Some(Vote::ReadOnly), _) => BranchState::ReadOnly,
+        (Some(Vote::No(_)), _) | (_, State::Aborting | State::Aborted) => BranchState::Aborted,
+        (None, State::Preparing | State::Deciding | State::Committing | State::Committed) => {
+            BranchState::Preparing
+        }
+        (Some(Vote::Yes), State::Committed) => BranchState::Committed,
+        (Some(Vote::Yes), State::Preparing | State::Deciding) => BranchState::Prepared,
+        (Some(Vote::Yes), State::Committing) if branch.resolved => BranchState::Committed,
+        (Some(Vote::Yes), State::Committing) => BranchState::Committing,
+    }
+}
+
+/// The durable decision of a transaction in this state.
+fn decision(state: State) -> Option<Decision> {
+    match state {
+        State::Committing | State::Committed => Some(Decision::Commit),
+        State::Aborted => Some(Decision::Abort),
+        State::Preparing | State::Deciding | State::Aborting => None,
+    }
+}
+
+/// What is forgotten of the branch of this participant.
+fn forgotten(outcome: &Outcome, participant: &Name) -> Option<Heuristic> {
+    let at = outcome
+        .branches
+        .binary_search_by(|branch| branch.participant.cmp(participant))
+        .ok()?;
+    outcome.branches.get(at)?.forgotten
+}
+
+/// Whose votes are not there, if it was aborted because the deadline passed.
+fn missing_votes<'a>(
+    aborted: Option<&AbortReason>,
+    votes: impl Iterator<Item = (&'a Name, Option<&'a Vote>)>,
+) -> Vec<Name> {
+    if aborted != Some(&AbortReason::Deadline) {
+        return Vec::new();
+    }
+    let missing = votes.filter(|(_, vote)| vote.is_none());
+    missing.map(|(name, _)| name.clone()).collect()
+}
+
+/// Why an outcome of which the attempt is known is UNKNOWN (C8).
+fn unknown_cause(outcome: OutcomeKind) -> Option<UnknownCause> {
+    (outcome == OutcomeKind::Unknown).then_some(UnknownCause::OtherAttempt)
 }
 
 fn no_reason(vote: Option<&Vote>) -> Option<NoReason> {

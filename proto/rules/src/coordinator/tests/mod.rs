@@ -22,6 +22,7 @@ mod rows;
 mod script;
 mod sessions;
 mod table;
+mod views;
 mod world;
 
 use bench::{Archive, Bench, LOG, name, operator, tid, xid};
