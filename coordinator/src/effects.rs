@@ -186,7 +186,8 @@ impl Driver {
             let xid = alarm.xid.map_or_else(String::new, |xid| xid.to_string());
             tracing::error!(code = alarm.code.as_str(), participant, xid, held_back, "alarm");
         }
-        if alarm.code == AlarmCode::Suspect {
+        // Before it serves it is RECOVERING, whatever it knows already.
+        if alarm.code == AlarmCode::Suspect && self.machine.is_serving() {
             self.inputs.phase.send_replace(Phase::Suspect);
         }
     }

@@ -58,7 +58,7 @@ pub(crate) fn recover(config: &Config, crash: &Crash) -> Result<Recovered, Error
         bits: random()? as u64,
         started: unix_millis(),
         archived,
-        tail_lost: None,
+        tail_lost: opened.lost_tail.map(|lost| lost.forced),
         quarantined: archive.damage().shown().cloned().collect(),
     };
     // One record at a time: a log of millions must not stand in memory as a whole.
@@ -67,7 +67,8 @@ pub(crate) fn recover(config: &Config, crash: &Crash) -> Result<Recovered, Error
     if let Some(failed) = reader.failed {
         return Err(failed);
     }
-    if last > 0 && !reader.has_lineage {
+    // A log that lost all its records is no new one.
+    if (last > 0 || opened.lost_tail.is_some()) && !reader.has_lineage {
         return Err(Error::NoLineage { last });
     }
     archive.expire_before(machine.fold().retained_since);

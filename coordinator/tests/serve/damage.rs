@@ -1,4 +1,5 @@
-//! Archived outcomes that do not decode: the server starts, says UNKNOWN for what they show, and serves the rest.
+//! Archived outcomes that do not decode, and a log that lost its tail: the server starts, says UNKNOWN for what is
+//! or may be gone, and serves the rest.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use covenant_journal::{Checkpoint, Force, HeadRef, Journal, Options, Records};
 use covenant_proto::v1::{ListTransactionsRequest, Outcome};
 use covenant_rules::{Incarnation, Lineage, TransactionId, Xid};
 
-use crate::played::{Coordinator, Played, commit_one, get};
+use crate::played::{Coordinator, Played, commit_one, get, request, run};
 
 /// Puts these items behind those of the archive, by a checkpoint that changes nothing else.
 async fn archive(dir: &Path, archive: Vec<Vec<u8>>) {
@@ -103,4 +104,54 @@ async fn an_archived_outcome_that_does_not_decode_is_unknown_and_the_server_goes
     let mut a = Played::join(&coordinator.address, "a", 3).await;
     commit_one(&coordinator, &mut a, "a", "T5").await;
     coordinator.stop().await;
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (from, to) = (
+            entry.as_ref().unwrap().path(),
+            to.join(entry.unwrap().file_name()),
+        );
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_ends_below_what_was_forced_is_suspect_until_an_operator_clears_it() {
+    let root = tempfile::tempdir().unwrap();
+    let (whole, cut) = (root.path().join("whole"), root.path().join("cut"));
+    let coordinator = Coordinator::start(&whole).await;
+    let mut a = Played::join(&coordinator.address, "a", 1).await;
+    commit_one(&coordinator, &mut a, "a", "T1").await;
+    coordinator.stop().await;
+    copy(&whole, &cut);
+    let coordinator = Coordinator::start(&whole).await;
+    let mut a = Played::join(&coordinator.address, "a", 2).await;
+    commit_one(&coordinator, &mut a, "a", "T2").await;
+    let lost = coordinator.ready.incarnation;
+    coordinator.stop().await;
+    // The log of the first stop beside the mark of the second.
+    std::fs::copy(whole.join("end"), cut.join("end")).unwrap();
+    let mut last = lost;
+    for _ in 0..2 {
+        let coordinator = Coordinator::start(&cut).await;
+        assert!(
+            coordinator.ready.incarnation > last,
+            "S12: also above the lost start"
+        );
+        last = coordinator.ready.incarnation;
+        let mut caller = coordinator.caller().await;
+        assert_eq!(get(&mut caller, "T1").await.outcome(), Outcome::Committed);
+        let gone = get(&mut caller, "T2").await;
+        assert_eq!(gone.outcome(), Outcome::Unknown, "not NOT_FOUND");
+        assert!(gone.detail.contains("SUSPECT"), "{}", gone.detail);
+        let again = run(caller, request("T3", &["a"], "x")).await;
+        assert_eq!(again.outcome(), Outcome::Unknown, "nothing is run");
+        coordinator.stop().await;
+    }
 }

@@ -207,14 +207,14 @@ impl Coordinator {
             // Before INCARNATION: what forces that overwrites what is known of the lost tail.
             machine.suspect(None, position);
         }
-        machine.incarnation.counter = machine.next_counter();
+        machine.incarnation.counter = machine.next_counter(identity.tail_lost);
         machine.append(Record::Incarnation(machine.incarnation), true);
         let effects = core::mem::take(&mut machine.effects);
         (machine, effects)
     }
 
     /// The counter of this start, whose INCARNATION is the next record (S12).
-    fn next_counter(&self) -> u64 {
+    fn next_counter(&self, tail_lost: Option<Lsn>) -> u64 {
         let next = self.fold.starts.last().map_or(1, |start| start.counter + 1);
         // A start is one record at least, so no counter is above the LSN of its INCARNATION: where that of an earlier
         // one may be among what does not decode, this one's LSN is above it.
@@ -223,7 +223,16 @@ impl Coordinator {
             .quarantined
             .iter()
             .any(|quarantined| quarantined.xid.is_none());
-        if hidden { next.max(self.appended + 1) } else { next }
+        let hidden = if hidden { self.appended + 1 } else { 0 };
+        // Nor is one that went with a lost tail above the LSN that was known there. What a participant said is hearsay.
+        let noted = match &self.fold.suspect {
+            Some((None, position)) => Some(*position),
+            Some((Some(_), _)) | None => None,
+        };
+        let lost = tail_lost
+            .max(noted)
+            .map_or(0, |position| position.saturating_add(1));
+        next.max(hidden).max(lost)
     }
 
     /// Takes one event at `now` (milliseconds since the start, never falling) and returns what to do, in order.
