@@ -10,7 +10,9 @@ use covenant_codec::outcome::summarize_outcome;
 use covenant_rules::{Quarantined, TransactionId, Xid};
 
 use crate::Error;
-use crate::recovery::MAX_QUARANTINED;
+
+/// The most log records, and the most archived outcomes, that may be quarantined; beyond it the directory is given up.
+pub(crate) const MAX_QUARANTINED: usize = 10_000;
 
 /// See the module's documentation.
 #[derive(Default)]

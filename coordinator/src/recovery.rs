@@ -16,10 +16,8 @@ use tokio::time::Instant;
 
 use crate::archive::OutcomeArchive;
 use crate::crash::Crash;
+use crate::damage::MAX_QUARANTINED;
 use crate::{Config, Error};
-
-/// The most log records that may be quarantined; beyond it the log is given up.
-pub(crate) const MAX_QUARANTINED: usize = 10_000;
 
 /// Quarantined bytes are carried on in pieces of this size.
 const QUARANTINE_PIECE_BYTES: usize = 32 * 1024;

@@ -71,14 +71,17 @@ const CRATES: &[(&str, &[&str])] = &[
 
 /// Who may import whom, among the modules of the coordinator.
 const COORDINATOR: &[(&str, &[&str])] = &[
-    ("archive", &["attempts", "error"]),
+    ("archive", &["attempts", "damage", "error"]),
     ("attempts", &[]),
+    ("calls", &["archive", "driver", "error", "input", "listing"]),
     ("config", &[]),
-    ("crash", &[]),
+    ("connections", &[]),
+    ("crash", &["error"]),
+    ("damage", &["error"]),
     (
         "driver",
         &[
-            "archive", "config", "crash", "error", "input", "listing", "outbox", "recovery",
+            "archive", "config", "crash", "error", "input", "outbox", "recovery",
         ],
     ),
     ("effects", &["driver", "error", "grpc", "input", "recovery"]),
@@ -88,10 +91,19 @@ const COORDINATOR: &[(&str, &[&str])] = &[
     ("lib", &["config", "error", "server"]),
     ("listing", &["archive", "input"]),
     ("outbox", &[]),
-    ("recovery", &["archive", "config", "crash", "error"]),
+    ("recovery", &["archive", "config", "crash", "damage", "error"]),
     (
         "server",
-        &["config", "crash", "driver", "error", "grpc", "input", "recovery"],
+        &[
+            "config",
+            "connections",
+            "crash",
+            "driver",
+            "error",
+            "grpc",
+            "input",
+            "recovery",
+        ],
     ),
 ];
 
