@@ -141,7 +141,12 @@ impl fmt::Display for Unknown {
                     "the coordinator says UNKNOWN ({}: {})",
                     reason.code, reason.detail
                 ),
-                None => write!(f, "the coordinator says UNKNOWN"),
+                None => match self.known.as_ref().map(|view| view.detail.as_str()) {
+                    Some(detail) if !detail.is_empty() => {
+                        write!(f, "the coordinator says UNKNOWN: {detail}")
+                    }
+                    Some(_) | None => write!(f, "the coordinator says UNKNOWN"),
+                },
             },
             Why::Unanswered { sends, last } => {
                 write!(f, "no answer to {sends} send(s), the last met {}", describe(last))
@@ -160,6 +165,19 @@ impl fmt::Display for Unknown {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_says_why_the_coordinator_cannot_know() {
+        let view = View {
+            outcome: v1::Outcome::Unknown.into(),
+            detail: "a record is damaged".to_owned(),
+            ..View::default()
+        };
+        let Outcome::Unknown(unknown) = Outcome::from_answer(Some(view)) else {
+            panic!("UNKNOWN is UNKNOWN");
+        };
+        assert!(unknown.to_string().ends_with(": a record is damaged"), "{unknown}");
+    }
 
     #[test]
     fn every_word_of_the_wire_has_its_own_value_and_nonsense_is_unknown() {
