@@ -10,12 +10,14 @@
 //! | `world.rs`, `checks.rs` | everything that can be seen from outside, and the invariants of section 10 over it |
 //! | `offline.rs` | the logs of processes that have ended |
 //! | `trace.rs`, `frames.rs` | what strace saw, and the messages in it |
+//! | `chaos/` | a cluster under faults that a seed chooses, and the checker of what it did |
 //! | `wait.rs`, `os_package.rs` | waiting for a condition; programs that a test needs |
 //!
-//! What cannot be shown with it: losing unsynced data (a killed process leaves the page cache behind), time that
-//! jumps, and networks that drop or reorder.
+//! What cannot be shown with it: losing unsynced data (a killed process leaves the page cache behind), and networks
+//! that reorder.
 
 pub mod binary;
+pub mod chaos;
 pub mod checks;
 pub mod cluster;
 pub mod frames;

@@ -213,11 +213,31 @@ impl Process {
     /// # Errors
     /// If there is no such process any more.
     pub fn terminate(&self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Sends SIGSTOP: it keeps everything and does nothing.
+    ///
+    /// # Errors
+    /// If there is no such process any more.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Sends SIGCONT.
+    ///
+    /// # Errors
+    /// If there is no such process any more.
+    pub fn go_on(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id())
             .ok()
             .and_then(Pid::from_raw)
             .context("a process id")?;
-        kill_process(pid, Signal::TERM).with_context(|| format!("{} took no SIGTERM", self.what))
+        kill_process(pid, signal).with_context(|| format!("{} took no {signal:?}", self.what))
     }
 
     /// Sends SIGKILL and waits for the end. Nothing of the process runs after that.
@@ -260,8 +280,16 @@ impl Ran {
     /// # Errors
     /// If it does not start, or does not end within [`COMMAND_TIMEOUT`].
     pub async fn to_end(line: &str, command: &mut Command) -> Result<Self> {
+        Self::within(COMMAND_TIMEOUT, line, command).await
+    }
+
+    /// Runs a command to its end, which must come before the deadline.
+    ///
+    /// # Errors
+    /// If it does not start, or does not end in time.
+    pub async fn within(deadline: Duration, line: &str, command: &mut Command) -> Result<Self> {
         let mut process = Process::spawn(line, command)?;
-        let status = process.exited(COMMAND_TIMEOUT).await?;
+        let status = process.exited(deadline).await?;
         let text = |lines: Vec<String>| lines.into_iter().map(|line| line + "\n").collect();
         let (stdout, stderr) = (text(process.stdout()), text(process.stderr()));
         Ok(Self {

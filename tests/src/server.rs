@@ -132,6 +132,12 @@ impl Launch {
         format!("http://{}", self.listen)
     }
 
+    /// Its address, for who speaks no HTTP.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.listen
+    }
+
     /// The same without crash points and without a wrapper.
     #[must_use]
     pub fn plain(&self) -> Self {

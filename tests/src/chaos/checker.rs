@@ -1,0 +1,312 @@
+//! What must hold of a history and its end, each claim by its name, with what was looked at and what was found.
+//!
+//! It is a function of plain values, so that tests can feed it falsified ones. It judges what callers and ledgers
+//! show; what the logs say record by record is for other tests, because checkpoints drop it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::history::{ACCOUNTS, Asked, Ends, Manner, OPENING, Said, account_name, ledger_name, xid_text};
+use crate::checks;
+use crate::world::LedgerView;
+
+/// The most violations of one claim that are told in words; the others are counted.
+pub const MAX_TOLD: usize = 10;
+
+/// What a log may take beside what it must keep, in bytes: the pieces that sled and a checkpoint under way hold.
+pub const LOG_BASE_BYTES: u64 = 64 << 20;
+
+/// What a log may take for each outcome or entry that it must keep, in bytes.
+pub const LOG_BYTES_PER_KEPT: u64 = 1_024;
+
+/// One claim.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// Its name.
+    pub name: &'static str,
+    /// What must hold.
+    pub claim: &'static str,
+    /// How many things were looked at.
+    pub looked_at: usize,
+    /// How many of them violate it.
+    pub violated: usize,
+    /// The first [`MAX_TOLD`] of those.
+    pub told: Vec<String>,
+}
+
+impl Check {
+    fn new(name: &'static str, claim: &'static str) -> Self {
+        Self {
+            name,
+            claim,
+            looked_at: 0,
+            violated: 0,
+            told: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, holds: bool, say: impl FnOnce() -> String) {
+        self.looked_at += 1;
+        if !holds {
+            self.violated += 1;
+            if self.told.len() < MAX_TOLD {
+                self.told.push(say());
+            }
+        }
+    }
+
+    /// Whether it holds, and something was looked at.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.violated == 0 && self.looked_at > 0
+    }
+}
+
+/// Everything that must hold.
+#[must_use]
+pub fn check(asked: &[Asked], ledgers: usize, ends: &Ends) -> Vec<Check> {
+    vec![
+        answers(asked),
+        outcomes(asked),
+        refusals(asked),
+        effects(asked, ends),
+        balances(asked, ledgers, ends),
+        money(ledgers, ends),
+        quiet(ends),
+        processes(ends),
+        leaks(ends),
+        logs(ends),
+    ]
+}
+
+fn answers(asked: &[Asked]) -> Check {
+    let mut check = Check::new(
+        "answers",
+        "a final answer is final: no later answer for the id differs (S11)",
+    );
+    for one in asked {
+        let Some(first) = one.told() else { continue };
+        let same = |said: &Said| match (first, said) {
+            (Said::Committed { xid: first }, Said::Committed { xid }) => first == xid,
+            (Said::Aborted { reason: first }, Said::Aborted { reason }) => first == reason,
+            _ => false,
+        };
+        let after = one.answers.iter().skip_while(|answer| !answer.said.is_final());
+        let others: Vec<_> = after
+            .filter(|answer| match &answer.said {
+                Said::Committed { .. } | Said::Aborted { .. } => !same(&answer.said),
+                // NOT_FOUND and EXPIRED deny what was told; nobody waits for seven days here.
+                Said::Open(word) => ["NOT_FOUND", "EXPIRED"].contains(word),
+                Said::Refused(reason) => reason == "OTHER_CONTENT",
+            })
+            .collect();
+        check.look(others.is_empty(), || {
+            format!("{}: told {first:?}, then {others:?}", one.id)
+        });
+    }
+    check
+}
+
+fn outcomes(asked: &[Asked]) -> Check {
+    let mut check = Check::new("outcomes", "every id that was sent has one outcome in the end");
+    for one in asked {
+        check.look(one.told().is_some(), || format!("{}: {:?}", one.id, one.answers));
+    }
+    check
+}
+
+fn refusals(asked: &[Asked]) -> Check {
+    let mut check = Check::new(
+        "refusals",
+        "an overdraft never commits; other content under a decided id never gets its outcome; the own content is never \
+         refused as another",
+    );
+    for one in asked {
+        let own = one
+            .answers
+            .iter()
+            .all(|answer| answer.said != Said::Refused("OTHER_CONTENT".to_owned()));
+        check.look(own, || {
+            format!("{}: its own content was refused: {:?}", one.id, one.answers)
+        });
+        if one.manner == Manner::Overdraft {
+            let committed = matches!(one.told(), Some(Said::Committed { .. }));
+            check.look(!committed, || format!("{}: an overdraft committed", one.id));
+        }
+        for answer in &one.to_other_content {
+            // A fence has no content of its own and matches every one.
+            let fence = matches!(&answer.said, Said::Aborted { reason } if reason == "FENCED_BEFORE_EXECUTE");
+            check.look(!answer.said.is_final() || fence, || {
+                format!("{}: other content was told {:?}", one.id, answer.said)
+            });
+        }
+    }
+    check
+}
+
+/// The entries of one id: (ledger, account, amount, attempt), sorted.
+type Entries = Vec<(String, String, i64, String)>;
+
+/// What a committed transaction must have left, the clearing entry of each ledger with it.
+fn expected(one: &Asked, xid: &str) -> Entries {
+    let mut entries = Entries::new();
+    let mut clearing: BTreeMap<usize, i64> = BTreeMap::new();
+    for moved in &one.moves {
+        *clearing.entry(moved.ledger).or_default() -= moved.amount;
+        let account = account_name(moved.account);
+        entries.push((ledger_name(moved.ledger), account, moved.amount, xid.to_owned()));
+    }
+    for (ledger, amount) in clearing.into_iter().filter(|(_, amount)| *amount != 0) {
+        let account = format!("@clearing:{}", crate::transfer::CURRENCY);
+        entries.push((ledger_name(ledger), account, amount, xid.to_owned()));
+    }
+    entries.sort_unstable();
+    entries
+}
+
+fn effects(asked: &[Asked], ends: &Ends) -> Check {
+    let mut check = Check::new(
+        "effects",
+        "each committed id has its entries once on each of its ledgers, as the attempt that was told; an aborted one \
+         has none, and no entry belongs to nobody (S1, S9, S15)",
+    );
+    let mut found: BTreeMap<&str, Entries> = BTreeMap::new();
+    for ledger in &ends.world.ledgers {
+        for entry in ledger
+            .entries
+            .iter()
+            .filter(|entry| !entry.transaction_id.is_empty())
+        {
+            let xid = entry.xid.map(xid_text).unwrap_or_default();
+            found.entry(&entry.transaction_id).or_default().push((
+                ledger.name.clone(),
+                entry.account.clone(),
+                entry.amount,
+                xid,
+            ));
+        }
+    }
+    for one in asked {
+        let mut here = found.remove(one.id.as_str()).unwrap_or_default();
+        here.sort_unstable();
+        let due = match one.told() {
+            Some(Said::Committed { xid }) => expected(one, xid),
+            Some(_) | None => Entries::new(),
+        };
+        check.look(here == due, || {
+            format!(
+                "{}: told {:?}; its entries are {here:?}, not {due:?}",
+                one.id,
+                one.told()
+            )
+        });
+    }
+    for (id, entries) in found {
+        check.look(false, || {
+            format!("{id} was never sent and has entries {entries:?}")
+        });
+    }
+    check
+}
+
+fn balances(asked: &[Asked], ledgers: usize, ends: &Ends) -> Check {
+    let mut check = Check::new(
+        "balances",
+        "every account has its opening and what committed ids moved, to the unit",
+    );
+    let mut due: BTreeMap<(usize, usize), i64> = (0..ledgers)
+        .flat_map(|ledger| (0..ACCOUNTS).map(move |account| ((ledger, account), OPENING)))
+        .collect();
+    for one in asked {
+        if let Some(Said::Committed { .. }) = one.told() {
+            for moved in &one.moves {
+                *due.entry((moved.ledger, moved.account)).or_default() += moved.amount;
+            }
+        }
+    }
+    for ((ledger, account), due) in due {
+        let (ledger, account) = (ledger_name(ledger), account_name(account));
+        let shown = ends.world.ledgers.iter().find(|view| view.name == ledger);
+        let has = shown
+            .and_then(|view| view.accounts.iter().find(|one| one.account == account))
+            .map(|one| one.posted);
+        check.look(has == Some(due), || {
+            format!("{ledger}/{account} has {has:?}, not {due}")
+        });
+    }
+    check
+}
+
+fn money(ledgers: usize, ends: &Ends) -> Check {
+    let mut check = Check::new(
+        "money",
+        "nothing was made or lost: over all ledgers it adds up (S14)",
+    );
+    let customers = (ledgers * ACCOUNTS) as i128 * i128::from(OPENING);
+    let sum = checks::s14_conservation(&ends.world, customers);
+    check.look(sum.is_ok(), || {
+        sum.map_or_else(|error| error.to_string(), |()| String::new())
+    });
+    check
+}
+
+fn quiet(ends: &Ends) -> Check {
+    let mut check = Check::new(
+        "quiet",
+        "nothing is in progress, in doubt or held (L1, L2, L3, S8)",
+    );
+    for view in &ends.world.transactions {
+        let (id, state) = (&view.transaction_id, view.state());
+        check.look(false, || {
+            format!("{id} is {state:?} with {} in doubt", view.in_doubt)
+        });
+    }
+    for LedgerView {
+        name,
+        accounts,
+        holds,
+        ..
+    } in &ends.world.ledgers
+    {
+        check.look(holds.is_empty(), || format!("{name} holds {holds:?}"));
+        for account in accounts {
+            let pending = (account.pending_debit, account.pending_credit);
+            check.look(pending == (0, 0), || format!("{name} has {account:?} pending"));
+        }
+    }
+    check
+}
+
+fn processes(ends: &Ends) -> Check {
+    let mut check = Check::new(
+        "processes",
+        "no process panics, or ends but by what was injected; each starts again and stops with 0",
+    );
+    check.looked_at = ends.lives.saturating_sub(ends.processes.len());
+    for wrong in &ends.processes {
+        check.look(false, || wrong.clone());
+    }
+    check
+}
+
+fn leaks(ends: &Ends) -> Check {
+    let mut check = Check::new("leaks", "no process is left behind");
+    check.look(ends.leaked.is_empty(), || format!("left: {:?}", ends.leaked));
+    check
+}
+
+fn logs(ends: &Ends) -> Check {
+    let mut check = Check::new("logs", "a data directory is bounded by what it must keep (L4)");
+    let mut seen = BTreeSet::new();
+    for log in &ends.logs {
+        let bound = LOG_BASE_BYTES + LOG_BYTES_PER_KEPT * log.kept;
+        check.look(log.bytes <= bound && seen.insert(&log.process), || {
+            format!(
+                "{} has {} bytes for {} kept; the bound is {bound}",
+                log.process, log.bytes, log.kept
+            )
+        });
+    }
+    check
+}

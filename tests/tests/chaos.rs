@@ -1,0 +1,85 @@
+//! Short runs of chaos: every kind of fault over real processes, and the verdict that programs can read. The long runs are
+//! `cargo run --release -p covenant-tests --bin chaos -- --seed 7 --duration 60s`.
+//!
+//! A run of seconds meets few of the states that minutes meet. That the checker finds what is wrong is shown beside it,
+//! on falsified histories (`src/chaos/checker_tests.rs`).
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use covenant_tests::Ran;
+use covenant_tests::binary::binary;
+use serde_json::Value;
+
+/// How long a short run may take, with the mending and the questions at its end.
+const RUN_TIMEOUT: Duration = Duration::from_secs(180);
+
+async fn chaos(arguments: &str) -> Result<Ran> {
+    // Its building is no part of the run.
+    binary()?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chaos"));
+    command.args(arguments.split(' '));
+    Ran::within(RUN_TIMEOUT, &format!("chaos {arguments}"), &mut command).await
+}
+
+/// A run whose every claim holds, and what it says of itself.
+async fn holds(arguments: &str) -> Result<Value> {
+    let ran = chaos(&format!("{arguments} -o json")).await?.exits(0)?;
+    let last = ran.stdout.lines().last().context("it says nothing")?;
+    let report: Value = serde_json::from_str(last)?;
+    ensure!(report["holds"] == true, "{report}");
+    let (planned, injected) = (&report["injected"]["planned"], &report["injected"]["injected"]);
+    ensure!(
+        planned == injected && planned.as_u64() > Some(0),
+        "{planned} planned, {injected} injected"
+    );
+    for check in report["checks"].as_array().context("checks")? {
+        ensure!(
+            check["looked_at"].as_u64() > Some(0) && check["violated"] == 0,
+            "{check}"
+        );
+    }
+    Ok(report)
+}
+
+#[tokio::test]
+async fn transfers_survive_kills_pauses_cuts_and_clock_steps() -> Result<()> {
+    let report = holds("--seed 7 --duration 12s --kill --pause --cut --clock").await?;
+    let injected = &report["injected"];
+    for kind in ["kill coordinator", "kill participant", "pause", "clock step"] {
+        ensure!(
+            injected["by_kind"][kind].as_u64() > Some(0),
+            "no {kind} in {injected}"
+        );
+    }
+    // That a step was planned does not mean that anybody saw it.
+    ensure!(injected["stepped_times_told"].as_i64() > Some(0), "{injected}");
+    ensure!(
+        report["load"]["left_open_once"].as_u64() > Some(0),
+        "no caller met a fault: {report}"
+    );
+    Ok(())
+}
+
+/// Needs root and loop devices, and says so where it has none.
+#[tokio::test]
+async fn transfers_survive_full_disks() -> Result<()> {
+    let report = holds("--seed 3 --duration 8s --disk-full").await?;
+    let ends = &report["injected"]["ends_by_a_full_disk"];
+    ensure!(ends.as_u64() > Some(0), "no process met a full disk: {report}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_carried_through_is_no_verdict() -> Result<()> {
+    let ran = chaos("--duration 24h --pause").await?.exits(2)?;
+    ensure!(ran.stderr.contains("60s or 30m"), "{}", ran.stderr);
+    let ran = chaos("--duration 1440m --rate 100000 --pause").await?.exits(70)?;
+    let last = ran.stdout.lines().last().unwrap_or_default();
+    ensure!(
+        last.starts_with("Verdict: not carried through") && last.contains("give a lower --rate"),
+        "{last}"
+    );
+    Ok(())
+}
