@@ -228,6 +228,12 @@ impl OutcomeArchive {
         Ok(found)
     }
 
+    /// Whether the item of this number is the last one of its attempt: one that a heuristic opened again is archived once
+    /// more when that is forgotten.
+    pub(crate) fn is_latest(&self, xid: Xid, index: u64) -> bool {
+        self.attempts.get(xid, self.start) == Some(index)
+    }
+
     /// Outcomes below this time go, a slice at every call of [`OutcomeArchive::expire`].
     pub(crate) fn expire_before(&mut self, since: UnixMillis) {
         self.expire_before = self.expire_before.max(since);

@@ -177,6 +177,10 @@ fn archived(
         if outcome.retained_by() < machine.fold().retained_since {
             continue;
         }
+        // A heuristic opens a finished transaction again: it is listed among the open ones, or where it was archived last.
+        if machine.fold().open.contains_key(&outcome.xid) || !archive.is_latest(outcome.xid, below) {
+            continue;
+        }
         let view = machine.view_of_outcome(&outcome);
         if query.filter.takes(&view) {
             views.push(view);
