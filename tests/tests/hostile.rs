@@ -1,0 +1,586 @@
+//! Participants and callers that mean harm, against the real coordinator: forged messages, floods, names taken, frames that
+//! nobody reads. Each attack runs beside transfers between two honest ledgers, which all commit; the coordinator neither
+//! panics nor outgrows its bound, and afterwards everything adds up.
+//!
+//! Nobody is authenticated here, so a rogue may join under a free name and take part: what it may not do is touch the
+//! branches of others. How fast the honest transfers are meanwhile is printed, not judged.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "how fast others are meanwhile is told, not judged"
+)]
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use covenant_client::{Branch, Client, Error, Outcome, RefusalKind, Transaction, Wait};
+use covenant_proto::ledger::v1::ledger_service_client::LedgerServiceClient;
+use covenant_proto::ledger::v1::{ListAccountsRequest, ListEntriesRequest, ListHoldsRequest};
+use covenant_proto::v1::operator_service_client::OperatorServiceClient;
+use covenant_proto::v1::participant_message::Content;
+use covenant_proto::v1::transaction_service_client::TransactionServiceClient;
+use covenant_proto::v1::{
+    Ack, ForgetAck, Heuristic, HeuristicReport, Inquiry, ListParticipantsRequest, ListTransactionsRequest,
+    LostState, VoteKind, WatchTransactionsRequest, Xid,
+};
+use covenant_tests::checks;
+use covenant_tests::cluster::{LEDGER_A, OPENING, PATIENCE, Plan, QUIET_TIMEOUT};
+use covenant_tests::rogue::{Rogue, hello, message, vote};
+use covenant_tests::{Cluster, Transfer, Who};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
+use tonic::Code;
+
+/// What the coordinator may have resident at its peak, in MiB: its outboxes and queues at their bounds, in a debug build.
+const MAX_RESIDENT_MIB: u64 = 384;
+
+/// The messages of one flooding frame: below the bound of a frame in bytes.
+const FLOOD_FRAME: u64 = 10_000;
+
+/// The frames of inquiries whose answers are more than the outbox of a session takes.
+const UNREAD_FRAMES: usize = 300;
+
+/// How long the coordinator may take for a frame that it takes at all.
+const TAKEN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an attack may take.
+const ATTACK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Honest transfers, one after the other, until they are told to end.
+struct Honest {
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<Vec<Duration>>>,
+}
+
+impl Honest {
+    fn start(cluster: &Cluster) -> Self {
+        let client = cluster.client().clone();
+        let (stop, mut stopped) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            let mut taken = Vec::new();
+            while stopped.try_recv().is_err() {
+                let transfer = Transfer::new(format!("honest-{}", taken.len()), 1);
+                let began = Instant::now();
+                let outcome = client.execute(&transfer.transaction(), PATIENCE).await?;
+                ensure!(
+                    matches!(outcome, Outcome::Committed(_)),
+                    "{} is {outcome:?}",
+                    transfer.id
+                );
+                taken.push(began.elapsed());
+            }
+            Ok(taken)
+        });
+        Self { stop, running }
+    }
+
+    async fn end(self, what: &str) -> Result<usize> {
+        // It may have ended by an error, which comes out below.
+        let _ = self.stop.send(());
+        let mut taken = self.running.await??;
+        ensure!(!taken.is_empty(), "no honest transfer was sent");
+        taken.sort_unstable();
+        println!(
+            "{what}: {} honest transfers, p50 {:?}, slowest {:?}",
+            taken.len(),
+            taken[taken.len() / 2],
+            taken[taken.len() - 1]
+        );
+        Ok(taken.len())
+    }
+}
+
+/// Runs an attack beside honest transfers and judges what is left.
+async fn withstands(
+    mut cluster: Cluster,
+    what: &str,
+    attack: impl AsyncFnOnce(&Cluster) -> Result<()>,
+) -> Result<()> {
+    let honest = Honest::start(&cluster);
+    tokio::time::timeout(ATTACK_TIMEOUT, attack(&cluster))
+        .await
+        .with_context(|| format!("the attack takes longer than {ATTACK_TIMEOUT:?}"))??;
+    let committed = honest.end(what).await?;
+    cluster.commits(&Transfer::new("afterwards", 1)).await?;
+    for who in [Who::Coordinator, Who::LedgerA, Who::LedgerB] {
+        let process = cluster.server(who).process();
+        ensure!(!process.has_ended()?, "{who:?} ended; {}", process.tail());
+        let peak = peak_mib(process.id())?;
+        println!("{what}: {who:?} had {peak} MiB at its peak");
+        ensure!(
+            peak <= MAX_RESIDENT_MIB,
+            "{who:?} had {peak} MiB; the bound is {MAX_RESIDENT_MIB}"
+        );
+        let panicked = process
+            .stderr()
+            .into_iter()
+            .find(|line| line.contains("panicked at"));
+        ensure!(panicked.is_none(), "{who:?}: {panicked:?}");
+    }
+    let mut world = cluster.quiet(QUIET_TIMEOUT).await?;
+    for view in &mut world.transactions {
+        // A rogue that took part shows no entries.
+        view.branches
+            .retain(|branch| !branch.participant.starts_with("rogue"));
+    }
+    checks::s1_agreement(&world)?;
+    checks::s15_one_commit(&world)?;
+    checks::s14_conservation(&world, OPENING.into())?;
+    let bob = world.account("bob")?.posted;
+    ensure!(
+        bob > i64::try_from(committed)?,
+        "bob has {bob} after {committed} transfers of 1 and one more"
+    );
+    cluster.stop_and_check_logs().await
+}
+
+/// The most that a process ever had resident.
+fn peak_mib(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: u64 = line
+        .context("no VmHWM")?
+        .trim()
+        .trim_end_matches("kB")
+        .trim()
+        .parse()?;
+    Ok(kib / 1_024)
+}
+
+fn every_message() -> [Content; 8] {
+    let report = |what: Heuristic| Content::Report(HeuristicReport { what: what.into() });
+    [
+        vote(VoteKind::Yes),
+        vote(VoteKind::No),
+        vote(VoteKind::ReadOnly),
+        Content::Ack(Ack {}),
+        Content::LostState(LostState {}),
+        Content::Inquiry(Inquiry {}),
+        report(Heuristic::Abort),
+        Content::ForgetAck(ForgetAck {}),
+    ]
+}
+
+/// The attempt of an honest transfer that is finished; those after it have the next numbers.
+async fn honest_xid(cluster: &Cluster) -> Result<Xid> {
+    let sighted = Transfer {
+        wait: Wait::Completed,
+        ..Transfer::new("sighted", 1)
+    };
+    let outcome = cluster.execute(&sighted).await?;
+    outcome.view().and_then(|view| view.xid).context("it has no xid")
+}
+
+/// An attempt of another coordinator: an inquiry for it is answered by UNKNOWN (Q2).
+fn foreign(xid: Xid) -> Xid {
+    Xid {
+        lineage_high: !xid.lineage_high,
+        ..xid
+    }
+}
+
+fn with_rogue(id: &str, timeout: Duration) -> Transaction {
+    let honest = Transfer {
+        timeout,
+        ..Transfer::new(id, 1)
+    };
+    let mut transaction = honest.transaction();
+    transaction
+        .branches
+        .push(Branch::new("rogue", b"anything".to_vec()));
+    transaction
+}
+
+fn execute(client: &Client, transaction: &Transaction) -> JoinHandle<Result<Outcome, Error>> {
+    let (client, transaction) = (client.clone(), transaction.clone());
+    tokio::spawn(async move { client.execute(&transaction, PATIENCE).await })
+}
+
+#[tokio::test]
+async fn messages_about_the_branches_of_others_change_nothing() -> Result<()> {
+    withstands(Cluster::start().await?, "forged messages", async |cluster| {
+        let first = honest_xid(cluster).await?;
+        let mut rogue = Rogue::join(&cluster.coordinator.url(), hello("rogue", 1)).await?;
+        // Every number from the one that was sighted on is, was, or will be an honest attempt.
+        for ahead in 0..200 {
+            let near = Xid {
+                seq: first.seq + ahead,
+                ..first
+            };
+            let strange = [
+                near,
+                Xid {
+                    counter: near.counter + 1,
+                    ..near
+                },
+                Xid {
+                    bits: near.bits ^ 1,
+                    ..near
+                },
+                Xid {
+                    lineage_low: near.lineage_low ^ 1,
+                    ..near
+                },
+                Xid {
+                    seq: u64::MAX - ahead,
+                    ..near
+                },
+            ];
+            for xid in strange {
+                let forged = every_message().into_iter().map(|content| message(xid, content));
+                rogue.say(forged.collect()).await?;
+            }
+        }
+        rogue.taken(foreign(first)).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_first_vote_stands_and_one_that_never_comes_aborts_at_the_deadline() -> Result<()> {
+    withstands(Cluster::start().await?, "contrary votes", async |cluster| {
+        let mut rogue = Rogue::join(&cluster.coordinator.url(), hello("rogue", 1)).await?;
+        for (id, first, second, word) in [
+            ("yes-no", VoteKind::Yes, VoteKind::No, "COMMITTED"),
+            ("no-yes", VoteKind::No, VoteKind::Yes, "ABORTED"),
+        ] {
+            let caller = execute(cluster.client(), &with_rogue(id, PATIENCE));
+            let xid = rogue.prepare().await?;
+            let both = vec![message(xid, vote(first)), message(xid, vote(second))];
+            rogue.say(both).await?;
+            let outcome = caller.await??;
+            ensure!(outcome.word() == word, "{id} is {outcome:?}");
+            if word == "COMMITTED" {
+                rogue.commit(xid).await?;
+            }
+        }
+        let silent = with_rogue("silent", Duration::from_millis(300));
+        let outcome = cluster.client().execute(&silent, PATIENCE).await?;
+        ensure!(outcome.word() == "ABORTED", "it is {outcome:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn floods_of_forged_messages_hold_up_nobody_for_long() -> Result<()> {
+    // A checkpoint would drop from the log what is looked for in it afterwards.
+    let plan = Plan::new()?.with(Who::Coordinator, |launch| {
+        launch.variable("COVENANT_LOG__CHECKPOINT_RECORDS", 10_000_000)
+    });
+    withstands(plan.start().await?, "floods", async |cluster| {
+        let first = honest_xid(cluster).await?;
+        let mut rogue = Rogue::join(&cluster.coordinator.url(), hello("rogue", 1)).await?;
+        let flood = |content: Content, frame: u64| {
+            let xids = (0..FLOOD_FRAME).map(move |n| Xid {
+                seq: 1_000_000 + frame * FLOOD_FRAME + n,
+                ..first
+            });
+            xids.map(|xid| message(xid, content.clone())).collect::<Vec<_>>()
+        };
+        for content in every_message() {
+            // Reports are the ones that are remembered: up to the bound of those.
+            let frames = if matches!(content, Content::Report(_)) {
+                10
+            } else {
+                2
+            };
+            for frame in 0..frames {
+                rogue.say(flood(content.clone(), frame)).await?;
+            }
+            rogue.taken(foreign(first)).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_participant_that_does_not_read_is_cut_and_others_go_on() -> Result<()> {
+    withstands(
+        Cluster::start().await?,
+        "a participant that does not read",
+        async |cluster| {
+            let first = honest_xid(cluster).await?;
+            let mut rogue = Rogue::join(&cluster.coordinator.url(), hello("rogue", 1)).await?;
+            // Each of these is answered, and nobody takes the answers.
+            let inquiries: Vec<_> = (0..FLOOD_FRAME)
+                .map(|n| {
+                    message(
+                        Xid {
+                            seq: first.seq + n % 3,
+                            ..first
+                        },
+                        Content::Inquiry(Inquiry {}),
+                    )
+                })
+                .collect();
+            // Behind a session that was cut nothing is taken any more.
+            let mut frames = 0;
+            while frames < UNREAD_FRAMES {
+                match tokio::time::timeout(TAKEN_TIMEOUT, rogue.say(inquiries.clone())).await {
+                    Ok(Ok(())) => frames += 1,
+                    Ok(Err(_)) | Err(_) => break,
+                }
+            }
+            let status = rogue.ended().await?;
+            println!("after {frames} frames that were taken: {status:?}");
+            ensure!(status.code() == Code::ResourceExhausted, "{status:?}");
+            Ok(())
+        },
+    )
+    .await
+}
+
+#[tokio::test]
+async fn a_name_that_is_joined_cannot_be_taken_by_another_lineage() -> Result<()> {
+    withstands(
+        Cluster::start().await?,
+        "a name taken again and again",
+        async |cluster| {
+            for connection in 1..=200 {
+                let taken = Rogue::join(&cluster.coordinator.url(), hello(LEDGER_A, connection)).await;
+                let refused = taken
+                    .map(drop)
+                    .map_or_else(|error| format!("{error:#}"), |()| "it joined".to_owned());
+                ensure!(
+                    refused.contains("of this name") && refused.contains("is joined"),
+                    "{refused}"
+                );
+            }
+            Ok(())
+        },
+    )
+    .await
+}
+
+#[tokio::test]
+async fn sessions_without_end_and_without_a_word_hold_up_nobody() -> Result<()> {
+    withstands(Cluster::start().await?, "many sessions", async |cluster| {
+        let mut sessions = Vec::new();
+        for n in 0..300 {
+            sessions.push(Rogue::join(&cluster.coordinator.url(), hello(&format!("rogue-{n}"), 1)).await?);
+        }
+        for rogue in &sessions {
+            // Frames that say nothing are frames all the same.
+            for _ in 0..20 {
+                rogue.say(Vec::new()).await?;
+            }
+        }
+        for _ in 0..50 {
+            let again = hello("rogue-0", 2 + sessions.len() as u64);
+            sessions.push(Rogue::join(&cluster.coordinator.url(), again).await?);
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_same_id_at_once_from_everywhere_has_one_outcome() -> Result<()> {
+    withstands(
+        Cluster::start().await?,
+        "one id from everywhere",
+        async |cluster| {
+            let transaction = Transfer::new("everywhere", 5).transaction();
+            let clients = (0..4)
+                .map(|_| Client::new(&cluster.coordinator.url()))
+                .collect::<Result<Vec<_>, _>>()?;
+            let mut calls = JoinSet::new();
+            for n in 0..4_000 {
+                let (client, transaction) = (clients[n % clients.len()].clone(), transaction.clone());
+                calls.spawn(async move { client.execute(&transaction, PATIENCE).await });
+            }
+            let (mut committed, mut refused) = (0, 0);
+            while let Some(answer) = calls.join_next().await {
+                match answer? {
+                    Ok(Outcome::Committed(_)) => committed += 1,
+                    Err(Error::Refused(refusal)) => {
+                        let exhausted = matches!(refusal.kind, RefusalKind::ResourceExhausted { .. });
+                        ensure!(exhausted, "{refusal:?}");
+                        refused += 1;
+                    }
+                    other => anyhow::bail!("{other:?}"),
+                }
+            }
+            println!("one id: {committed} were told COMMITTED, {refused} that there are too many");
+            ensure!(committed > 0, "nobody was answered");
+            Ok(())
+        },
+    )
+    .await
+}
+
+#[tokio::test]
+async fn new_ids_past_every_bound_are_refused_by_its_name_and_others_commit() -> Result<()> {
+    let bound = |name: &str| format!("COVENANT_TRANSACTIONS__{name}");
+    let plan = Plan::new()?.with(Who::Coordinator, |launch| {
+        launch
+            .variable(&bound("MAX_IN_PROGRESS_PER_PARTICIPANT"), 300)
+            .variable(&bound("MAX_IN_PROGRESS"), 600)
+    });
+    withstands(plan.start().await?, "new ids past the bound", async |cluster| {
+        // It joined, so that it is known, and never votes.
+        let _rogue = Rogue::join(&cluster.coordinator.url(), hello("rogue", 1)).await?;
+        let client = Client::new(&cluster.coordinator.url())?;
+        let mut calls = JoinSet::new();
+        for n in 0..3_000 {
+            let transaction = Transaction {
+                branches: vec![Branch::new("rogue", vec![0; 1_000])],
+                ..with_rogue(&format!("new-{n}"), Duration::from_secs(2))
+            };
+            let client = client.clone();
+            calls.spawn(async move { client.execute(&transaction, PATIENCE).await });
+        }
+        let (mut aborted, mut refused) = (0, 0);
+        while let Some(answer) = calls.join_next().await {
+            match answer? {
+                Ok(Outcome::Aborted(_)) => aborted += 1,
+                Err(Error::Refused(refusal)) => {
+                    let named = matches!(&refusal.kind, RefusalKind::ResourceExhausted { bound, .. }
+                        if bound == "max_in_progress_per_participant");
+                    ensure!(named, "{refusal:?}");
+                    refused += 1;
+                }
+                other => anyhow::bail!("{other:?}"),
+            }
+        }
+        ensure!(
+            aborted >= 300 && refused > 0,
+            "{aborted} ran, {refused} were refused"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn watchers_that_never_read_hold_up_nobody() -> Result<()> {
+    withstands(
+        Cluster::start().await?,
+        "watchers that never read",
+        async |cluster| {
+            let mut watches = Vec::new();
+            for n in 0..100 {
+                let mut client = TransactionServiceClient::connect(cluster.coordinator.url()).await?;
+                let request = WatchTransactionsRequest {
+                    transaction_id: if n % 2 == 0 {
+                        String::new()
+                    } else {
+                        format!("honest-{n}")
+                    },
+                };
+                watches.push(client.watch_transactions(request).await?.into_inner());
+            }
+            let mut calls = JoinSet::new();
+            for n in 0..2_000 {
+                let (client, transaction) = (
+                    cluster.client().clone(),
+                    Transfer::new(format!("seen-{n}"), 1).transaction(),
+                );
+                calls.spawn(async move { client.execute(&transaction, PATIENCE).await });
+            }
+            while let Some(answer) = calls.join_next().await {
+                let outcome = answer??;
+                ensure!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
+            }
+            drop(watches);
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// Tokens that no list ever gave, and some that one might have.
+fn tokens() -> Vec<String> {
+    let mut tokens: Vec<String> = [
+        "r",
+        "o",
+        "a",
+        "a0",
+        "a-1",
+        "r12",
+        "x",
+        "\u{e9}",
+        "..",
+        "1.2.3",
+        "%00",
+        "a99999999999999999999",
+    ]
+    .map(str::to_owned)
+    .into();
+    tokens.extend(["r", "o", "a"].map(|kind| format!("{kind}{}", "f".repeat(80))));
+    tokens.push("9".repeat(257));
+    tokens.push("z".repeat(100_000));
+    tokens
+}
+
+fn refuses<T>(what: &str, answer: Result<T, tonic::Status>) -> Result<()> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(status) => {
+            ensure!(
+                [Code::InvalidArgument, Code::NotFound].contains(&status.code())
+                    && !status.message().is_empty(),
+                "{what}: {status:?}"
+            );
+            Ok(())
+        }
+    }
+}
+
+#[tokio::test]
+async fn page_tokens_sizes_and_filters_of_nonsense_are_refused_in_words() -> Result<()> {
+    withstands(Cluster::start().await?, "lists of nonsense", async |cluster| {
+        let mut callers = TransactionServiceClient::connect(cluster.coordinator.url()).await?;
+        let mut operators = OperatorServiceClient::connect(cluster.coordinator.url()).await?;
+        let mut ledger = LedgerServiceClient::connect(cluster.ledger_a.url()).await?;
+        for page_token in tokens() {
+            for (page_size, state) in [(0, 0), (u32::MAX, 5), (1, 99), (7, -1)] {
+                let what = format!("token {:.20}, size {page_size}, state {state}", page_token);
+                let page_token = page_token.clone();
+                let request = ListTransactionsRequest {
+                    state,
+                    page_size,
+                    page_token: page_token.clone(),
+                };
+                let answer = callers.list_transactions(request).await;
+                ensure!((0..=5).contains(&state) || answer.is_err(), "{what} was taken");
+                refuses(&what, answer)?;
+                let request = ListParticipantsRequest {
+                    page_size,
+                    page_token: page_token.clone(),
+                };
+                refuses(&what, operators.list_participants(request).await)?;
+                let request = ListAccountsRequest {
+                    page_size,
+                    page_token: page_token.clone(),
+                    include_system: true,
+                };
+                refuses(&what, ledger.list_accounts(request).await)?;
+                let account = if state == 0 {
+                    "alice".to_owned()
+                } else {
+                    page_token.clone()
+                };
+                let request = ListEntriesRequest {
+                    account,
+                    page_size,
+                    page_token: page_token.clone(),
+                };
+                refuses(&what, ledger.list_entries(request).await)?;
+                refuses(
+                    &what,
+                    ledger
+                        .list_holds(ListHoldsRequest {
+                            page_size,
+                            page_token,
+                        })
+                        .await,
+                )?;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
