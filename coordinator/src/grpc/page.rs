@@ -64,6 +64,39 @@ fn unhex(text: &str) -> Result<Option<Xid>, Refused> {
 mod tests {
     use super::*;
     use covenant_rules::{Incarnation, Lineage};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_cursor_comes_back(kind in 0..3, lineage: u128, counter: u64, bits: u64, seq: u64, below: u64) {
+            let xid = Xid { lineage: Lineage(lineage), incarnation: Incarnation { counter, bits }, seq };
+            let cursor = match kind {
+                0 => Cursor::Running(Some(xid)),
+                1 => Cursor::Open(Some(xid)),
+                _ => Cursor::Archived(below),
+            };
+            let token = encode(cursor);
+            prop_assert_eq!(decode(&token).unwrap(), cursor);
+            prop_assert!(token.len() <= 256);
+        }
+
+        #[test]
+        fn a_token_of_nonsense_is_refused_or_is_a_cursor(token in "[roax]?[0-9a-f]{0,90}|.{0,300}") {
+            if let Ok(cursor) = decode(&token) {
+                prop_assert_eq!(decode(&encode(cursor)).unwrap(), cursor);
+            }
+            if let Ok(Some(name)) = decode_name(&token) {
+                prop_assert_eq!(name.as_str(), token);
+            }
+        }
+
+        #[test]
+        fn a_filter_or_a_size_of_nonsense_is_refused_or_bounded(given: i32, asked: u32) {
+            let known = covenant_proto::v1::StateFilter::try_from(given).is_ok();
+            prop_assert_eq!(super::super::convert::filter(given).is_ok(), known);
+            prop_assert!((1..=MAX_PAGE_SIZE).contains(&size(asked)));
+        }
+    }
 
     #[test]
     fn a_token_gives_its_cursor_again() {

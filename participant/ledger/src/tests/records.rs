@@ -159,6 +159,51 @@ proptest! {
     }
 
     #[test]
+    fn a_damaged_record_is_refused_or_is_a_record(record in records(), at: prop::sample::Index, flip in 1..=255_u8) {
+        let mut envelope = stored(&record);
+        if !envelope.payload.is_empty() {
+            let at = at.index(envelope.payload.len());
+            envelope.payload[at] ^= flip;
+        }
+        drop(About::of(&envelope.head).map(|about| about.salvage()));
+        if let Ok(taken) = Record::decode(&envelope) {
+            prop_assert_eq!(Record::decode(&stored(&taken)), Ok(taken));
+        }
+    }
+
+    #[test]
+    fn an_operation_comes_back_and_a_damaged_one_is_refused_or_is_an_operation(
+        legs in prop::collection::vec(("[!-.0-?A-~]{1,64}", any::<bool>(), any::<i64>()), 0..5),
+        assertions in prop::collection::vec(("[a-z]{1,64}", any::<i64>()), 0..5),
+        currency in "[A-Z]{3}",
+        at: prop::sample::Index,
+        flip in 1..=255_u8,
+    ) {
+        let currency: Currency = currency.parse().unwrap();
+        let leg = |(text, debit, amount): (String, _, _)| {
+            let direction = if debit { Direction::Debit } else { Direction::Credit };
+            Leg { account: name(&text), direction, amount, currency }
+        };
+        let assertion = |(text, at_least): (String, _)| Assertion { account: name(&text), at_least, currency };
+        let operation = Operation {
+            legs: legs.into_iter().map(leg).collect(),
+            assertions: assertions.into_iter().map(assertion).collect(),
+        };
+        let mut bytes = encode(&operation);
+        prop_assert_eq!(decode(&bytes).unwrap(), operation);
+        if !bytes.is_empty() {
+            let at = at.index(bytes.len());
+            bytes[at] ^= flip;
+            for payload in [&bytes[..], &bytes[..at]] {
+                if let Ok(taken) = decode(payload) {
+                    prop_assert_eq!(&decode(&encode(&taken)).unwrap(), &taken);
+                    drop(Movements::of(&taken));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn no_entry_and_no_operation_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         drop(Entry::decode(&bytes));
         drop(Entry::decode_transaction_id(&bytes));
