@@ -9,7 +9,7 @@
 //! | `transfer.rs` | what the tests ask for, as the client sends it |
 //! | `world.rs`, `checks.rs` | everything that can be seen from outside, and the invariants of section 10 over it |
 //! | `offline.rs` | the logs of processes that have ended |
-//! | `rogue.rs` | a participant that is played by a test |
+//! | `rogue.rs`, `unfinished.rs` | a participant that is played by a test; calls that never finish their message |
 //! | `trace.rs`, `frames.rs` | what strace saw, and the messages in it |
 //! | `chaos/` | a cluster under faults that a seed chooses, and the checker of what it did |
 //! | `wait.rs`, `os_package.rs` | waiting for a condition; programs that a test needs |
@@ -29,6 +29,7 @@ pub mod rogue;
 pub mod server;
 pub mod trace;
 pub mod transfer;
+pub mod unfinished;
 pub mod wait;
 pub mod world;
 

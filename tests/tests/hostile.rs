@@ -3,7 +3,8 @@
 //! panics nor outgrows its bound, and afterwards everything adds up.
 //!
 //! Nobody is authenticated here, so a rogue may join under a free name and take part: what it may not do is touch the
-//! branches of others. How fast the honest transfers are meanwhile is printed, not judged.
+//! branches of others. What a server keeps of messages that are never finished has no bound of its own but those of calls,
+//! connections and messages, multiplied: here it is shown to cost no more than its bytes. How fast the honest transfers are meanwhile is printed, not judged.
 
 #![allow(
     clippy::print_stdout,
@@ -26,6 +27,7 @@ use covenant_proto::v1::{
 use covenant_tests::checks;
 use covenant_tests::cluster::{LEDGER_A, OPENING, PATIENCE, Plan, QUIET_TIMEOUT};
 use covenant_tests::rogue::{Rogue, hello, message, vote};
+use covenant_tests::unfinished::Unfinished;
 use covenant_tests::{Cluster, Transfer, Who};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
@@ -42,6 +44,9 @@ const UNREAD_FRAMES: usize = 300;
 
 /// How long the coordinator may take for a frame that it takes at all.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many calls at a time send a message and never finish it.
+const UNFINISHED_CALLS: u32 = 64;
 
 /// How long an attack may take.
 const ATTACK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -488,6 +493,31 @@ async fn watchers_that_never_read_hold_up_nobody() -> Result<()> {
             Ok(())
         },
     )
+    .await
+}
+
+#[tokio::test]
+async fn long_messages_that_are_never_finished_cost_their_bytes_and_no_more() -> Result<()> {
+    withstands(Cluster::start().await?, "unfinished messages", async |cluster| {
+        let url = cluster.coordinator.url();
+        let address = url.trim_start_matches("http://");
+        let mut unfinished = Vec::new();
+        for path in [
+            "/covenant.v1.TransactionService/Execute",
+            "/covenant.v1.ParticipantService/Join",
+        ] {
+            let claimed = if path.ends_with("Join") {
+                1_000_000
+            } else {
+                4_000_000
+            };
+            let mut calls = Unfinished::begin(address, path, UNFINISHED_CALLS, claimed).await?;
+            let sent = calls.send_up_to(usize::try_from(claimed)? - 1).await;
+            println!("{path}: {sent:?} bytes were taken");
+            unfinished.push(calls);
+        }
+        Ok(())
+    })
     .await
 }
 

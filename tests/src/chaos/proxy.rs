@@ -176,8 +176,10 @@ async fn carry(mut inner: TcpStream, to: SocketAddr, mut state: watch::Receiver<
         // The sender lives as long as the proxy, whose end ends this task too.
         let was_reset = async { state.wait_for(|state| state.resets != resets).await.is_err() };
         tokio::select! {
-            ended_well = both => ended_well,
+            // A reset before the end of a hold: what was held is lost with it.
+            biased;
             _ = was_reset => false,
+            ended_well = both => ended_well,
         }
     };
     if !ended_well {
