@@ -102,9 +102,13 @@ async fn withstands(
     attack: impl AsyncFnOnce(&Cluster) -> Result<()>,
 ) -> Result<()> {
     let honest = Honest::start(&cluster);
-    tokio::time::timeout(ATTACK_TIMEOUT, attack(&cluster))
+    let attacked = tokio::time::timeout(ATTACK_TIMEOUT, attack(&cluster))
         .await
-        .with_context(|| format!("the attack takes longer than {ATTACK_TIMEOUT:?}"))??;
+        .with_context(|| format!("the attack takes longer than {ATTACK_TIMEOUT:?}"))
+        .flatten();
+    if let Err(error) = attacked {
+        return Err(error.context(cluster.coordinator.process().tail()));
+    }
     let committed = honest.end(what).await?;
     cluster.commits(&Transfer::new("afterwards", 1)).await?;
     for who in [Who::Coordinator, Who::LedgerA, Who::LedgerB] {
@@ -275,7 +279,8 @@ async fn floods_of_forged_messages_hold_up_nobody_for_long() -> Result<()> {
     });
     withstands(plan.start().await?, "floods", async |cluster| {
         let first = honest_xid(cluster).await?;
-        let mut rogue = Rogue::join(&cluster.coordinator.url(), hello("rogue", 1)).await?;
+        let mut connection = 1;
+        let mut rogue = Rogue::join(&cluster.coordinator.url(), hello("rogue", connection)).await?;
         let flood = |content: Content, frame: u64| {
             let xids = (0..FLOOD_FRAME).map(move |n| Xid {
                 seq: 1_000_000 + frame * FLOOD_FRAME + n,
@@ -290,10 +295,18 @@ async fn floods_of_forged_messages_hold_up_nobody_for_long() -> Result<()> {
             } else {
                 2
             };
-            for frame in 0..frames {
-                rogue.say(flood(content.clone(), frame)).await?;
+            let flooded = async {
+                for frame in 0..frames {
+                    rogue.say(flood(content.clone(), frame)).await?;
+                }
+                rogue.taken(foreign(first)).await
+            };
+            // The coordinator may cut who floods it; who is cut may come again.
+            if let Err(error) = flooded.await {
+                println!("cut after {content:?}: {error:#}");
+                connection += 1;
+                rogue = Rogue::join(&cluster.coordinator.url(), hello("rogue", connection)).await?;
             }
-            rogue.taken(foreign(first)).await?;
         }
         Ok(())
     })
