@@ -9,6 +9,7 @@
 //! | `transfer.rs` | what the tests ask for, as the client sends it |
 //! | `world.rs`, `checks.rs` | everything that can be seen from outside, and the invariants of section 10 over it |
 //! | `offline.rs` | the logs of processes that have ended |
+//! | `attack.rs` | honest transfers beside an attack, and the judgement of what is left |
 //! | `rogue.rs`, `unfinished.rs` | a participant that is played by a test; calls that never finish their message |
 //! | `trace.rs`, `frames.rs` | what strace saw, and the messages in it |
 //! | `chaos/` | a cluster under faults that a seed chooses, and the checker of what it did |
@@ -17,6 +18,7 @@
 //! What cannot be shown with it: losing unsynced data (a killed process leaves the page cache behind), and networks
 //! that reorder.
 
+pub mod attack;
 pub mod binary;
 pub mod chaos;
 pub mod checks;

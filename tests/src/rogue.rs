@@ -7,8 +7,8 @@ use covenant_codec::PROTOCOL_VERSION;
 use covenant_proto::v1::participant_message::Content;
 use covenant_proto::v1::participant_service_client::ParticipantServiceClient;
 use covenant_proto::v1::{
-    Ack, CoordinatorMessage, Hello, Incarnation, Inquiry, JoinRequest, JoinResponse, Lineage, NoReason,
-    ParticipantMessage, Vote, VoteKind, Xid, coordinator_message,
+    Ack, CoordinatorMessage, ForgetAck, Hello, Heuristic, HeuristicReport, Incarnation, Inquiry, JoinRequest,
+    JoinResponse, Lineage, LostState, NoReason, ParticipantMessage, Vote, VoteKind, Xid, coordinator_message,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -60,6 +60,31 @@ pub fn vote(kind: VoteKind) -> Content {
         kind: kind.into(),
         reason: (kind == VoteKind::No).then(no),
     })
+}
+
+/// One message of each kind.
+#[must_use]
+pub fn every_message() -> [Content; 8] {
+    let report = |what: Heuristic| Content::Report(HeuristicReport { what: what.into() });
+    [
+        vote(VoteKind::Yes),
+        vote(VoteKind::No),
+        vote(VoteKind::ReadOnly),
+        Content::Ack(Ack {}),
+        Content::LostState(LostState {}),
+        Content::Inquiry(Inquiry {}),
+        report(Heuristic::Abort),
+        Content::ForgetAck(ForgetAck {}),
+    ]
+}
+
+/// An attempt of another coordinator: an inquiry for it is answered by UNKNOWN (Q2).
+#[must_use]
+pub fn foreign(xid: Xid) -> Xid {
+    Xid {
+        lineage_high: !xid.lineage_high,
+        ..xid
+    }
 }
 
 impl Rogue {
