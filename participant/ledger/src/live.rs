@@ -1,6 +1,6 @@
 //! The live side: what validation and holds see, ahead of what is durable.
 //!
-//! Everything happens under one lock, which is never held during a force: validate, change the state, append. So
+//! In a ledger everything here happens under one lock, which is never held during a force: validate, change the state, append. So
 //! append order is the order of changes of state (section 2). Each appended record also waits here for the folded
 //! side, which takes it once it is durable.
 //!
@@ -12,20 +12,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use covenant_codec::MAX_OPERATION_BYTES;
-use covenant_journal::limits::MAX_BACKLOG_BYTES;
-use covenant_journal::{ArchiveReader, IdIndex, Journal, Records};
+use covenant_journal::{Damaged, Envelope, IdIndex};
 use covenant_participant::Branch as Asked;
-use covenant_rules::{Decision, Floor, Lineage, Lsn, Operator, TransactionId, UnixMillis, Xid};
+use covenant_rules::{Decision, Floor, Incarnation, Lineage, Lsn, Operator, TransactionId, UnixMillis, Xid};
 
 use crate::account::{AccountName, OpenSpec};
 use crate::branch::{Branch, Phase};
-use crate::crash::Armed;
 use crate::entry::Entry;
 use crate::error::Error;
+use crate::log::{Backlog, JournalLog, Log};
 use crate::operation::Movements;
 use crate::record::{ByHand, Prepared, Record};
 use crate::refusal::Refusal;
-use crate::state::{Source, State};
+use crate::state::{Inconsistent, Source, State};
 use crate::wire;
 
 /// Tombstones after which a floor is recorded: a record for every frame would be too many.
@@ -47,49 +46,47 @@ struct Recent {
     causes: VecDeque<Option<(Xid, TransactionId)>>,
 }
 
-/// The live state and what leads from it to the journal.
-pub(crate) struct Live {
+/// The live state and what leads from it to the log.
+pub(crate) struct Live<L = JournalLog> {
     pub(crate) state: State,
     /// Appended records that the folded side has not taken, in order.
     pub(crate) unfolded: VecDeque<(Lsn, Record)>,
-    journal: Journal,
-    archive: ArchiveReader,
-    armed: Option<Arc<Armed>>,
+    pub(crate) log: L,
     index: IdIndex,
     recent: Recent,
     /// The LSN of the last record appended.
     appended: Lsn,
     /// Tombstones made since a floor was recorded.
     tombstones: usize,
-    buffer: Records,
+    /// How many of them make a floor worth a record.
+    floor_tombstones: usize,
 }
 
-impl Live {
+impl<L: Log> Live<L> {
     /// Over an archive whose entries are not indexed yet, and a state before its first record.
-    pub(crate) fn new(journal: Journal, archive: ArchiveReader, armed: Option<Arc<Armed>>) -> Self {
-        let entries = archive.end();
+    pub(crate) fn new(log: L, floor_tombstones: usize) -> Self {
+        let archived = log.archived();
         Self {
-            state: State::new(entries),
+            state: State::new(archived.end),
             unfolded: VecDeque::new(),
-            appended: journal.next_lsn() - 1,
+            appended: log.next_lsn() - 1,
             tombstones: 0,
-            journal,
-            armed,
-            index: IdIndex::new(archive.start()),
+            floor_tombstones,
+            index: IdIndex::new(archived.start),
             recent: Recent {
-                first: entries,
+                first: archived.end,
                 causes: VecDeque::new(),
             },
-            archive,
-            buffer: Records::new(),
+            log,
         }
     }
 
     /// Adds the entries of the archive to the index.
     pub(crate) fn index_archive(&mut self) -> Result<(), Error> {
-        let items = self.archive.end() - self.archive.start();
+        let archived = self.log.archived();
+        let items = archived.end - archived.start;
         self.index.reserve(usize::try_from(items).unwrap_or(usize::MAX));
-        for item in self.archive.scan(self.archive.start()) {
+        for item in self.log.entries() {
             let (index, item) = item?;
             let id = Entry::decode_transaction_id(&item).map_err(|why| Error::Entry { index, why })?;
             if !id.is_empty() {
@@ -97,6 +94,51 @@ impl Live {
             }
         }
         Ok(())
+    }
+
+    /// Takes one record of a replay, from the checkpoint if it has no LSN; the entry that it made.
+    pub(crate) fn replay(
+        &mut self,
+        lsn: Option<Lsn>,
+        record: &Result<Envelope, Damaged>,
+    ) -> Result<Option<Entry>, Error> {
+        let source = lsn.map_or(Source::Checkpoint, |_| Source::Log);
+        let taken = match record {
+            Ok(envelope) => match Record::decode(envelope) {
+                Ok(record) => self.state.apply(&record, source),
+                Err(why) => self
+                    .state
+                    .quarantine(lsn, Some(&envelope.head), &why, &envelope.payload, source),
+            },
+            Err(damaged) => {
+                self.state
+                    .quarantine(lsn, damaged.head.as_ref(), damaged.why, &damaged.bytes, source)
+            }
+        };
+        let entry = taken.map_err(|Inconsistent(why)| Error::Record { lsn, why })?;
+        self.note(entry.as_ref());
+        Ok(entry)
+    }
+
+    /// The end of a replay: refuses a branch whose holds cannot be told.
+    pub(crate) fn replayed(&self) -> Result<(), Error> {
+        match self.state.unreadable.iter().next() {
+            None => Ok(()),
+            Some((xid, transaction_id)) => Err(Error::Unreadable {
+                xid: *xid,
+                transaction_id: transaction_id.clone(),
+            }),
+        }
+    }
+
+    /// Appends this start; it counts once the record with that LSN is durable.
+    pub(crate) fn start(&mut self, bits: u64) -> Result<(Incarnation, Lsn), Error> {
+        let incarnation = Incarnation {
+            counter: self.state.next_counter(),
+            bits,
+        };
+        let lsn = self.append(Record::Incarnation(incarnation))?;
+        Ok((incarnation, lsn))
     }
 
     /// Notes the entry that the state has just made.
@@ -113,7 +155,7 @@ impl Live {
             self.index.insert(transaction_id.as_str().as_bytes(), index);
         }
         self.recent.causes.push_back(entry.cause.clone());
-        while self.recent.first < self.archive.end() && self.recent.causes.pop_front().is_some() {
+        while self.recent.first < self.log.archived().end && self.recent.causes.pop_front().is_some() {
             self.recent.first += 1;
         }
     }
@@ -125,14 +167,10 @@ impl Live {
 
     /// Changes the state and appends, as one; the caller has checked that the record follows.
     pub(crate) fn append(&mut self, record: Record) -> Result<Lsn, Error> {
-        let lsn = self.journal.next_lsn();
-        let (xid, transaction_id) = record.about();
-        if let Some(armed) = &self.armed {
-            let of_branch = xid
-                .and_then(|xid| self.state.branches.get(&xid))
-                .map(|branch| &branch.transaction_id);
-            armed.note(lsn, record.kind(), transaction_id.or(of_branch).cloned());
-        }
+        let lsn = self.log.next_lsn();
+        let of_branch = record.about().0.and_then(|xid| self.state.branches.get(&xid));
+        self.log
+            .note(&record, of_branch.map(|branch| &branch.transaction_id));
         let entry = self
             .state
             .apply(&record, Source::Log)
@@ -142,9 +180,7 @@ impl Live {
             })?;
         self.note(entry.as_ref());
         self.tombstones += usize::from(matches!(record, Record::Committed { .. } | Record::Forgotten(_)));
-        self.buffer.clear();
-        record.push(&mut self.buffer);
-        self.appended = self.journal.append(&self.buffer);
+        self.appended = self.log.append(&record);
         assert!(
             self.appended == lsn,
             "record {lsn} was appended as {}: somebody else appends",
@@ -179,8 +215,7 @@ impl Live {
                 xid: effect,
             }));
         }
-        if self.journal.is_backlogged() {
-            let (waiting, bound) = (self.journal.backlog_bytes(), MAX_BACKLOG_BYTES);
+        if let Some(Backlog { waiting, bound }) = self.log.backlog() {
             return Ok(Voted::No(Refusal::Exhausted { waiting, bound }));
         }
         let movements = match self.validate(&operation) {
@@ -309,7 +344,7 @@ impl Live {
     /// Section 6: a floor is recorded, lazily, when many tombstones could go by it; the next one is higher anyway.
     pub(crate) fn raise_floor(&mut self, lineage: Lineage, floor: Floor) -> Result<(), Error> {
         let risen = self.state.floors.get(&lineage).is_none_or(|known| *known < floor);
-        if !risen || self.tombstones < FLOOR_TOMBSTONES {
+        if !risen || self.tombstones < self.floor_tombstones {
             return Ok(());
         }
         self.tombstones = 0;
@@ -317,11 +352,10 @@ impl Live {
     }
 
     fn refuse_backlog(&self) -> Result<(), Error> {
-        if self.journal.is_backlogged() {
-            let (waiting, bound) = (self.journal.backlog_bytes(), MAX_BACKLOG_BYTES);
-            return Err(Error::Backlogged { waiting, bound });
+        match self.log.backlog() {
+            None => Ok(()),
+            Some(Backlog { waiting, bound }) => Err(Error::Backlogged { waiting, bound }),
         }
-        Ok(())
     }
 
     fn validate(&self, operation: &[u8]) -> Result<Movements, Refusal> {
@@ -354,7 +388,7 @@ impl Live {
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             return Ok(self.recent.causes.get(at).cloned().flatten());
         }
-        let item = self.archive.get(index)?.unwrap_or_default();
+        let item = self.log.entry(index)?.unwrap_or_default();
         Ok(Entry::decode(&item)
             .map_err(|why| Error::Entry { index, why })?
             .cause)

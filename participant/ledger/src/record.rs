@@ -140,7 +140,7 @@ impl Record {
     }
 
     /// Whether what depends on it waits for its force, and nothing else would bring that about soon.
-    fn force(&self) -> Force {
+    pub(crate) fn force(&self) -> Force {
         match self {
             Self::Committed { .. } | Self::Aborted(_) | Self::Floor { .. } => Force::Lazy,
             Self::Lineage { .. }

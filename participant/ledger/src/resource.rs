@@ -14,6 +14,7 @@ use covenant_rules::{Decision, Floor, Lineage, Operator, Vote, Xid};
 
 use crate::branch::{self, Phase};
 use crate::live::{Live, Voted};
+use crate::state::State;
 use crate::store::Ledger;
 
 impl Resource for Ledger {
@@ -22,7 +23,7 @@ impl Resource for Ledger {
             lineage: self.lineage(),
             incarnation: self.incarnation(),
         };
-        Ok(self.inner.change(|live| recovered(identity, live)))
+        Ok(self.inner.change(|live| recovered(identity, &live.state)))
     }
 
     async fn prepare(&self, branch: Branch) -> Result<Vote, Error> {
@@ -95,7 +96,8 @@ impl Resource for Ledger {
     }
 }
 
-fn recovered(identity: Identity, live: &mut Live) -> Recovered {
+/// What the state after replay tells the machine.
+pub(crate) fn recovered(identity: Identity, state: &State) -> Recovered {
     let branch = |(xid, branch): (&Xid, &branch::Branch)| RecoveredBranch {
         xid: *xid,
         transaction_id: branch.transaction_id.clone(),
@@ -123,18 +125,16 @@ fn recovered(identity: Identity, live: &mut Live) -> Recovered {
     };
     Recovered {
         identity,
-        floors: live
-            .state
+        floors: state
             .floors
             .iter()
             .map(|(lineage, floor)| (*lineage, *floor))
             .collect(),
-        positions: live
-            .state
+        positions: state
             .positions
             .iter()
             .map(|(lineage, lsn)| (*lineage, *lsn))
             .collect(),
-        branches: live.state.branches.iter().map(branch).collect(),
+        branches: state.branches.iter().map(branch).collect(),
     }
 }

@@ -21,9 +21,9 @@ use covenant_rules::{Incarnation, Lineage, Lsn, Name, UnixMillis};
 use crate::crash::Armed;
 use crate::error::Error;
 use crate::folded::Folded;
-use crate::live::Live;
+use crate::live::{FLOOR_TOMBSTONES, Live};
+use crate::log::JournalLog;
 use crate::record::Record;
-use crate::state::{Inconsistent, Source};
 
 /// Records since the last checkpoint after which the next one is written.
 pub const CHECKPOINT_RECORDS: u64 = 50_000;
@@ -193,7 +193,8 @@ impl Inner {
             archive,
             ..
         } = opened;
-        let mut live = Live::new(journal.clone(), archive.clone(), armed);
+        let log = JournalLog::new(journal.clone(), archive.clone(), armed);
+        let mut live = Live::new(log, FLOOR_TOMBSTONES);
         live.index_archive()?;
         let waiting = replay_into(&mut live, replay)?;
         let replayed = live.appended();
@@ -201,11 +202,7 @@ impl Inner {
         let folded = Folded::new(live.state.clone(), replayed, archive, waiting);
         let lineage = identify(&mut live, created, options.name, now)?;
         let bits = getrandom::u64().map_err(Error::Random)?;
-        let incarnation = Incarnation {
-            counter: live.state.next_counter(),
-            bits,
-        };
-        let start = live.append(Record::Incarnation(incarnation))?;
+        let (incarnation, start) = live.start(bits)?;
         let inner = Self {
             lineage,
             incarnation,
@@ -350,33 +347,10 @@ fn replay_into(live: &mut Live, replay: Replay) -> Result<VecDeque<Vec<u8>>, Err
     for replayed in replay {
         let Replayed { lsns, record } = replayed?;
         let lsn = lsns.as_ref().map(|lsns| *lsns.start());
-        let source = if lsn.is_some() {
-            Source::Log
-        } else {
-            Source::Checkpoint
-        };
-        let taken = match record {
-            Ok(envelope) => match Record::decode(&envelope) {
-                Ok(record) => live.state.apply(&record, source),
-                Err(why) => live
-                    .state
-                    .quarantine(lsn, Some(&envelope.head), &why, &envelope.payload, source),
-            },
-            Err(damaged) => {
-                live.state
-                    .quarantine(lsn, damaged.head.as_ref(), damaged.why, &damaged.bytes, source)
-            }
-        };
-        let entry = taken.map_err(|Inconsistent(why)| Error::Record { lsn, why })?;
-        live.note(entry.as_ref());
+        let entry = live.replay(lsn, &record)?;
         waiting.extend(entry.map(|entry| entry.encode()));
     }
-    if let Some((xid, transaction_id)) = live.state.unreadable.iter().next() {
-        return Err(Error::Unreadable {
-            xid: *xid,
-            transaction_id: transaction_id.clone(),
-        });
-    }
+    live.replayed()?;
     for quarantined in &live.state.quarantined {
         let xid = quarantined.xid.map(|xid| xid.to_string());
         tracing::warn!(

@@ -9,5 +9,6 @@ mod identity;
 mod quarantine;
 mod records;
 mod service;
+mod simulated;
 mod store;
 mod world;
