@@ -56,7 +56,7 @@ pub(crate) struct Live<L = JournalLog> {
     recent: Recent,
     /// The LSN of the last record appended.
     appended: Lsn,
-    /// Tombstones made since a floor was recorded.
+    /// Tombstones made since a floor was recorded, and those that replay found.
     tombstones: usize,
     /// How many of them make a floor worth a record.
     floor_tombstones: usize,
@@ -121,7 +121,14 @@ impl<L: Log> Live<L> {
     }
 
     /// The end of a replay: refuses a branch whose holds cannot be told.
-    pub(crate) fn replayed(&self) -> Result<(), Error> {
+    pub(crate) fn replayed(&mut self) -> Result<(), Error> {
+        // Else starts that each make few tombstones would never record a floor.
+        let tombstones = self
+            .state
+            .branches
+            .values()
+            .filter(|branch| branch.is_tombstone());
+        self.tombstones = tombstones.count();
         match self.state.unreadable.iter().next() {
             None => Ok(()),
             Some((xid, transaction_id)) => Err(Error::Unreadable {

@@ -1,0 +1,229 @@
+//! Calls of callers and operators on their way to the coordinator, and the answers on their way back.
+
+use std::sync::Arc;
+
+use covenant_fault::CrashPoint;
+use covenant_ledger::{AccountName, Assertion, Currency, Direction, Leg, Operation, encode};
+use covenant_rules::coordinator::{Event, Execute, RequestId};
+use covenant_rules::{AbortReason, Name, TransactionId, UnixMillis, Wait, Xid};
+
+use crate::node::{Node, name_of};
+use crate::seen::Seen;
+use crate::world::{Answer, Happening, World};
+
+/// What a caller or an operator asks of the coordinator.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// Execute.
+    Execute(Execute),
+    /// GetTransaction.
+    Get(TransactionId, Option<UnixMillis>),
+    /// AbortTransaction.
+    Abort(TransactionId, Option<UnixMillis>),
+    /// An operator's FORGET.
+    Forget(Xid, Name),
+}
+
+/// What one branch does at its participant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Does {
+    /// Adds so much to the account with this number; negative: takes. Other than 0.
+    Moves(usize, i64),
+    /// Looks whether the account has at least so much: changes nothing.
+    Looks(usize, i64),
+}
+
+/// A transaction as callers ask for it.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// The caller's id.
+    pub transaction_id: TransactionId,
+    /// The caller's first time for it.
+    pub created: UnixMillis,
+    /// A participant's number, and what its branch does; sorted, each once.
+    pub branches: Vec<(usize, Does)>,
+    /// The deadline.
+    pub timeout_ms: u64,
+    /// When to answer.
+    pub wait: Wait,
+}
+
+impl Transaction {
+    /// The call that runs it.
+    #[must_use]
+    pub fn execute(&self) -> Execute {
+        let branch = |(who, does): &(usize, Does)| (name_of(*who), operation(*does));
+        let branches: Vec<(Name, Arc<[u8]>)> = self.branches.iter().map(branch).collect();
+        let listed = branches.iter().map(|(name, operation)| (name, &**operation));
+        Execute {
+            transaction_id: self.transaction_id.clone(),
+            created: self.created,
+            fingerprint: covenant_codec::fingerprint(listed),
+            branches,
+            timeout_ms: self.timeout_ms,
+            wait: self.wait,
+        }
+    }
+}
+
+/// The ledger's operation of one branch.
+fn operation(does: Does) -> Arc<[u8]> {
+    let mut operation = Operation::default();
+    match does {
+        Does::Moves(account, amount) => operation.legs.push(Leg {
+            account: account_of(account),
+            direction: if amount < 0 {
+                Direction::Debit
+            } else {
+                Direction::Credit
+            },
+            amount: amount.abs(),
+            currency: currency(),
+        }),
+        Does::Looks(account, at_least) => operation.assertions.push(Assertion {
+            account: account_of(account),
+            at_least,
+            currency: currency(),
+        }),
+    }
+    encode(&operation).into()
+}
+
+fn account_of(number: usize) -> AccountName {
+    match AccountName::new(&format!("a{number}")) {
+        Ok(name) => name,
+        Err(error) => unreachable!("a and a number is an account: {error}"),
+    }
+}
+
+fn currency() -> Currency {
+    match "THB".parse() {
+        Ok(currency) => currency,
+        Err(error) => unreachable!("THB is a currency: {error}"),
+    }
+}
+
+/// A call under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Under {
+    /// The caller of the workload that made it.
+    pub(crate) caller: Option<usize>,
+    /// It has reached the coordinator.
+    pub(crate) arrived: bool,
+}
+
+impl World {
+    /// Sends a call; its answer comes under this number.
+    pub fn ask(&mut self, ask: Ask) -> RequestId {
+        self.ask_as(None, ask)
+    }
+
+    pub(crate) fn ask_as(&mut self, caller: Option<usize>, ask: Ask) -> RequestId {
+        let request = self.next_request;
+        self.next_request += 1;
+        let arrived = false;
+        self.calls.insert(request, Under { caller, arrived });
+        let delay = self.between(self.setup.timing.network_us);
+        self.after(delay, Happening::Asks(request, ask));
+        request
+    }
+
+    /// The answer to a call, if it has come.
+    #[must_use]
+    pub fn answer(&self, request: RequestId) -> Option<&Answer> {
+        self.answers.get(&request)
+    }
+
+    pub(crate) fn ask_arrives(&mut self, request: RequestId, ask: Ask) {
+        let Some(under) = self.calls.get_mut(&request) else {
+            return;
+        };
+        under.arrived = true;
+        let Some(process) = &self.coordinator.process else {
+            let delay = self.between(self.setup.timing.network_us);
+            self.after(delay, Happening::Answers(request, Answer::Broken));
+            return;
+        };
+        let archive = &process.archive;
+        let event = match ask {
+            Ask::Execute(execute) => {
+                let id = execute.transaction_id.clone();
+                self.trace
+                    .line(Node::Coordinator, &|| format!("is asked to run {id}"));
+                if self.reach(Node::Coordinator, CrashPoint::CExecuteReceived, Some(&id)) {
+                    return;
+                }
+                let timeout_us = execute.timeout_ms * 1_000;
+                self.see(&Seen::Asked(&id, timeout_us));
+                let known = self
+                    .coordinator
+                    .process
+                    .as_ref()
+                    .and_then(|p| p.archive.by_id(&id));
+                Event::Execute {
+                    request,
+                    execute,
+                    known,
+                }
+            }
+            Ask::Get(transaction_id, created) => Event::Get {
+                request,
+                known: archive.by_id(&transaction_id),
+                transaction_id,
+                created,
+            },
+            Ask::Abort(transaction_id, created) => {
+                let known = archive.by_id(&transaction_id);
+                self.trace.line(Node::Coordinator, &|| {
+                    format!("is asked to abort {transaction_id}")
+                });
+                self.see(&Seen::AbortAsked(&transaction_id));
+                Event::Abort {
+                    request,
+                    transaction_id,
+                    created,
+                    by: AbortReason::Caller,
+                    known,
+                }
+            }
+            Ask::Forget(xid, participant) => {
+                self.trace.line(Node::Coordinator, &|| {
+                    format!("an operator lets {participant} be forgotten")
+                });
+                Event::Forget {
+                    request,
+                    xid,
+                    participant,
+                    by: crate::faults::operator(),
+                }
+            }
+        };
+        self.coordinator_step(event);
+    }
+
+    pub(crate) fn answer_arrives(&mut self, request: RequestId, answer: Answer) {
+        let Some(under) = self.calls.remove(&request) else {
+            return;
+        };
+        match under.caller {
+            Some(caller) => self.caller_hears(caller, answer),
+            None => {
+                self.answers.insert(request, answer);
+            }
+        }
+    }
+
+    /// The coordinator's process is gone: whoever was attached hears that the connection broke.
+    pub(crate) fn break_calls(&mut self) {
+        let broken: Vec<RequestId> = self
+            .calls
+            .iter()
+            .filter(|(_, u)| u.arrived)
+            .map(|(r, _)| *r)
+            .collect();
+        for request in broken {
+            let delay = self.between(self.setup.timing.network_us);
+            self.after(delay, Happening::Answers(request, Answer::Broken));
+        }
+    }
+}
