@@ -222,6 +222,8 @@ fn q5_a_record_without_an_attempt_hides_all_unknown_ones_of_earlier_starts() {
         ["a < COMMIT 1/1"],
         "known otherwise"
     );
+    // Nobody can have asked for it before this start (R3).
+    bench.passes(crate::Limits::DEFAULT.max_created_ahead_ms + 1);
     bench.execute("T9", "a b");
     bench.says("b", "NO 7/1 X");
     bench.forces();
