@@ -392,6 +392,7 @@ impl World {
         self.see(&Seen::DiskLost(node));
         self.participants[who].disk = crate::disk::Disk::default();
         self.participants[who].checkpoint = covenant_ledger::simulated::Checkpoint::default();
+        self.participants[who].received.clear();
         self.after(5_000, Happening::Restart(node));
     }
 
@@ -482,14 +483,13 @@ impl World {
                 decision,
                 by: operator(),
             };
-            let lsn = self.coordinator.disk.append(record.clone());
+            self.coordinator.disk.append(record.clone());
             self.trace.line(Node::Coordinator, &|| {
                 format!(
                     "an operator writes {}",
                     crate::show::record(&record, self.history.minted.get(&xid))
                 )
             });
-            self.see(&Seen::Appended(lsn, &record));
         }
         self.sync(Node::Coordinator);
         self.restart(Node::Coordinator);

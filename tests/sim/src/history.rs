@@ -98,8 +98,10 @@ pub struct History {
     pub logs: BTreeMap<usize, Vec<Lineage>>,
     /// Logs of participants that are gone for good.
     pub lost_logs: BTreeSet<Lineage>,
-    /// The highest floor that reached each participant log, by coordinator log.
+    /// The highest floor that each participant log has or heard in its present start, by coordinator log.
     pub floors: BTreeMap<(Lineage, Lineage), Floor>,
+    /// The highest FLOOR record on each participant's disk.
+    pub floors_written: BTreeMap<(Lineage, Lineage), Floor>,
     /// What went wrong so far, in all.
     pub faults: u64,
     /// What accounts are opened with, by number.
@@ -200,6 +202,9 @@ impl History {
                 }
             }
             Seen::Joined { who, lineage, .. } => {
+                self.floors.retain(|(own, _), _| own != lineage);
+                let written = self.floors_written.iter().filter(|((own, _), _)| own == lineage);
+                self.floors.extend(written.map(|(key, floor)| (*key, *floor)));
                 let logs = self.logs.entry(*who).or_default();
                 if logs.last() != Some(lineage) {
                     logs.push(*lineage);
@@ -331,6 +336,10 @@ impl History {
 
     fn wrote_durably(&mut self, lineage: Lineage, shown: Shown<'_>) {
         match shown {
+            Shown::Floor(of, floor) => {
+                let written = self.floors_written.entry((lineage, of)).or_default();
+                *written = floor.max(*written);
+            }
             Shown::Prepared(xid, ..) => self.branches.entry((xid, lineage)).or_default().prepared = true,
             Shown::Committed(xid, _) => {
                 self.branches.entry((xid, lineage)).or_default().committed_durably = true;
@@ -339,12 +348,8 @@ impl History {
             Shown::Forgotten(xid) => {
                 self.branches.entry((xid, lineage)).or_default().forgotten_durably = true;
             }
-            Shown::Aborted(_)
-            | Shown::Lineage(_)
-            | Shown::Incarnation(_)
-            | Shown::Floor(..)
-            | Shown::Other
-            | Shown::Damaged => {}
+            Shown::Aborted(_) | Shown::Lineage(_) | Shown::Incarnation(_) | Shown::Other | Shown::Damaged => {
+            }
         }
     }
 

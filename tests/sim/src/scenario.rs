@@ -19,7 +19,9 @@ const ACTIVE_US: Micros = 8_000_000;
 const TRANSACTIONS: (usize, usize) = (10, 14);
 /// The fewest faults of a seed, and how many more it may have.
 const FAULTS: (usize, usize) = (6, 12);
-/// Short names: an invariant that no checker has, but the shipped code's own assertions.
+/// The fewest faults that come about in a seed, whatever became of those that were drawn.
+const COME_ABOUT: u64 = 5;
+/// Not an invariant that a checker holds, but an assertion of the shipped code.
 pub const ASSERTION: &str = "ASSERTION";
 
 /// What came of a seed.
@@ -56,6 +58,7 @@ fn play(seed: u64, trace: bool) -> Report {
     let played = catch_unwind(AssertUnwindSafe(|| {
         let world = world.insert(begin(seed, trace));
         world.run_for(ACTIVE_US / 1_000);
+        fill_up(world);
         world.settle();
     }));
     let Some(world) = world else {
@@ -73,6 +76,25 @@ fn play(seed: u64, trace: bool) -> Report {
         steps: world.steps(),
         sometimes: world.sometimes.clone(),
         trace: world.trace().lines().to_vec(),
+    }
+}
+
+/// Crashes until enough went wrong.
+fn fill_up(world: &mut World) {
+    let mut who = 0;
+    while world.history.faults < COME_ABOUT && world.violation().is_none() {
+        let nodes = world.participants() + 1;
+        let node = match who % nodes {
+            0 => Node::Coordinator,
+            at => Node::Participant(at - 1),
+        };
+        who += 1;
+        world.fault(Fault::Crash {
+            node,
+            death: Death::Power,
+            down_us: 20_000,
+        });
+        world.run_for(200);
     }
 }
 
