@@ -1,9 +1,9 @@
 //! The ledger without a journal: what it appends gives the same books again, with and without a checkpoint.
 
-use covenant_rules::{Incarnation, Lineage, Lsn, TransactionId, Xid};
+use covenant_rules::{Floor, Incarnation, Lineage, Lsn, TransactionId, Xid};
 
 use crate::operation::{Direction, Leg, Operation};
-use crate::simulated::{Checkpoint, Prepare, SimulatedLedger, StoredRecord};
+use crate::simulated::{Checkpoint, Prepare, Shown, SimulatedLedger, StoredRecord};
 use crate::wire::encode;
 
 const FLOOR_TOMBSTONES: usize = 4;
@@ -76,4 +76,22 @@ fn a_simulated_ledger_is_the_fold_of_what_it_appended_whether_checkpointed_or_no
         };
         assert!(matches!(again.prepare(another, 0).unwrap(), Prepare::No(_)));
     }
+}
+
+#[test]
+fn tombstones_of_earlier_starts_count_towards_a_floor_record() {
+    let mut ledger = recover(&Checkpoint::default(), &[]);
+    ledger.start(Lineage(1), 5, 0).unwrap();
+    ledger.open_account(&"alice=100:THB".parse().unwrap(), 0).unwrap();
+    for seq in 1..=FLOOR_TOMBSTONES as u64 {
+        ledger.prepare(asked(seq), 0).unwrap();
+        ledger.commit(xid(seq), 0).unwrap();
+    }
+    let mut again = recover(&Checkpoint::default(), &ledger.take_appended());
+    let floor = Floor { counter: 1, seq: 99 };
+    again.raise_floor(Lineage(9), floor).unwrap();
+    let appended = again.take_appended();
+    let shown: Vec<_> = appended.iter().map(StoredRecord::shown).collect();
+    assert_eq!(shown, [Shown::Floor(Lineage(9), floor)]);
+    assert_eq!(again.branches(), 0);
 }
