@@ -181,9 +181,15 @@ pub fn sentence(violation: &Violation) -> String {
         seed,
         step,
         detail,
+        also,
     } = violation;
+    let also = if also.is_empty() {
+        String::new()
+    } else {
+        format!(" (and {})", also.join(" "))
+    };
     format!(
-        "{invariant} violated in seed {seed} at step {step}: {detail}\n  replay: {}",
+        "{invariant}{also} violated in seed {seed} at step {step}: {detail}\n  replay: {}",
         replay(*seed)
     )
 }

@@ -2,7 +2,7 @@
 
 use covenant_fault::CrashPoint;
 use covenant_ledger::simulated::Shown;
-use covenant_rules::{Decision, Lineage, Operator, Record, ToParticipant, TransactionId, Xid};
+use covenant_rules::{Decision, Lineage, Operator, Record, ToCoordinator, ToParticipant, TransactionId, Xid};
 
 use crate::node::{Micros, Node};
 use crate::seen::Seen;
@@ -70,6 +70,8 @@ pub enum Fault {
     ClockJump(Node, i64),
     /// Something that a participant was sent before arrives once more.
     Again(usize, usize),
+    /// A participant asks for an attempt that it need not know, of this log or another.
+    Asks(usize, usize),
     /// An operator decides a branch in doubt.
     ByHand(usize, usize, Decision),
     /// A checkpoint.
@@ -152,6 +154,7 @@ impl World {
             Fault::SlowForce(Node::Participant(who), us) => self.participants[who].slow_force_us = us,
             Fault::ClockJump(node, ms) => self.jump(node, ms),
             Fault::Again(who, which) => self.again(who, which),
+            Fault::Asks(who, which) => self.asks(who, which),
             Fault::ByHand(who, which, what) => self.by_hand(who, which, what),
             Fault::Checkpoint(node) => self.checkpoint(node),
             Fault::NewDisk(who) => self.new_disk(who),
@@ -356,6 +359,34 @@ impl World {
                 position: 0,
             },
         );
+    }
+
+    /// An inquiry that no branch of this participant has cause for.
+    fn asks(&mut self, who: usize, which: usize) {
+        let minted: Vec<Xid> = self.history.minted.keys().copied().collect();
+        let Some(mut xid) = minted.get(which % minted.len().max(1)).copied() else {
+            return;
+        };
+        match which / 64 % 8 {
+            0 => xid.lineage = Lineage(0xF0),
+            1 => xid.seq += 1_000,
+            2 => xid.incarnation.bits ^= 1,
+            3 => xid.incarnation.counter += 100,
+            _ => {}
+        }
+        let Some(session) = self.participants[who]
+            .process
+            .as_ref()
+            .and_then(|process| process.session)
+        else {
+            return;
+        };
+        let inquiry = ToCoordinator::Inquire(xid);
+        self.see(&Seen::Fault);
+        self.trace.line(Node::Participant(who), &|| {
+            format!("asks: {}", crate::show::to_coordinator(&inquiry, &self.history))
+        });
+        self.send_up(session, crate::network::Up::Frame(vec![inquiry]));
     }
 
     fn by_hand(&mut self, who: usize, which: usize, what: Decision) {

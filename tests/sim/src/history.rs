@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use covenant_ledger::simulated::Shown;
 use covenant_rules::{
-    Decision, Floor, Heuristic, Incarnation, Lineage, Name, Outcome, Record, TransactionId, Xid,
+    Decision, Floor, Heuristic, Incarnation, Lineage, Name, Outcome, Record, TransactionId, Vote, Xid,
 };
 
 use crate::node::{Micros, Node, name_of};
@@ -131,7 +131,7 @@ impl History {
     pub fn commits(&self, xid: Xid, lineage: Lineage) -> bool {
         self.commits
             .get(&xid)
-            .is_some_and(|outcome| outcome.commits(lineage))
+            .is_some_and(|outcome| names(outcome, lineage))
     }
 
     /// The present log of the coordinator.
@@ -379,6 +379,16 @@ impl History {
         let who = self.logs.iter().find(|(_, logs)| logs.contains(&lineage))?.0;
         Some(name_of(*who))
     }
+}
+
+/// Whether a decision record shows this log as a YES voter.
+#[must_use]
+pub fn names(outcome: &Outcome, lineage: Lineage) -> bool {
+    outcome.aborted.is_none()
+        && outcome
+            .branches
+            .iter()
+            .any(|branch| branch.lineage == Some(lineage) && branch.vote == Some(Vote::Yes))
 }
 
 /// Where a range over the names of one attempt begins.

@@ -107,6 +107,7 @@ fn assertion(seed: u64, step: u64, panic: &(dyn std::any::Any + Send)) -> Violat
         seed,
         step,
         detail: text.unwrap_or_else(|| "a panic without a text".to_owned()),
+        also: Vec::new(),
     }
 }
 
@@ -317,7 +318,8 @@ fn fault(rng: &mut fastrand::Rng, participants: usize) -> Fault {
                 Decision::Abort
             },
         ),
-        29..31 => Fault::Checkpoint(node),
+        29 => Fault::Checkpoint(node),
+        30 => Fault::Asks(who, rng.usize(..)),
         _ => Fault::DamageBranch(who, rng.usize(..)),
     }
 }

@@ -403,17 +403,23 @@ impl World {
             return;
         }
         for check in &mut self.checks {
-            if let Err(detail) = check.see(&self.history, seen) {
-                let (invariant, step) = (check.invariant(), self.steps);
-                self.trace
-                    .line(Node::Coordinator, &|| format!("VIOLATION {invariant}: {detail}"));
-                self.violation = Some(Violation {
-                    invariant,
-                    seed: self.setup.seed,
-                    step,
-                    detail,
-                });
-                return;
+            let Err(detail) = check.see(&self.history, seen) else {
+                continue;
+            };
+            let (invariant, step) = (check.invariant(), self.steps);
+            self.trace
+                .line(Node::Coordinator, &|| format!("VIOLATION {invariant}: {detail}"));
+            match &mut self.violation {
+                Some(violation) => violation.also.push(invariant),
+                None => {
+                    self.violation = Some(Violation {
+                        invariant,
+                        seed: self.setup.seed,
+                        step,
+                        detail,
+                        also: Vec::new(),
+                    });
+                }
             }
         }
     }
@@ -428,6 +434,7 @@ impl World {
                     seed: self.setup.seed,
                     step: self.steps,
                     detail,
+                    also: Vec::new(),
                 });
             }
         }

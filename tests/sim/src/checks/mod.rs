@@ -39,6 +39,8 @@ pub struct Violation {
     pub step: u64,
     /// What was seen.
     pub detail: String,
+    /// Other invariants that the same observation breaks.
+    pub also: Vec<&'static str>,
 }
 
 /// What one checker says of what it sees.

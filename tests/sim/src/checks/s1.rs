@@ -8,7 +8,7 @@ use covenant_ledger::simulated::Shown;
 use covenant_rules::{Lineage, Xid};
 
 use super::{Check, Verdict, fail};
-use crate::history::History;
+use crate::history::{History, names};
 use crate::seen::Seen;
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Check for Agreement {
         };
         let named = |lineage: &&Lineage| {
             let decided = history.commits.get(&xid);
-            decided.is_none_or(|outcome| outcome.commits(**lineage))
+            decided.is_none_or(|outcome| names(outcome, **lineage))
         };
         let aborted = self.aborted.get(&xid).and_then(|all| all.iter().find(named));
         match aborted {

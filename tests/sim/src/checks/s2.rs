@@ -2,7 +2,7 @@
 //! before the decision, and that the effect's branch is one of them.
 
 use covenant_ledger::simulated::Shown;
-use covenant_rules::{Record, Vote};
+use covenant_rules::{Decision, Record, ToParticipant, Vote};
 
 use super::{Check, Verdict, fail};
 use crate::history::History;
@@ -40,6 +40,16 @@ impl Check for CommitValidity {
                     )),
                     None => Ok(()),
                 }
+            }
+            Seen::Sent {
+                lineage,
+                message: ToParticipant::Commit(xid),
+                ..
+            } if !history.commits(*xid, *lineage) && history.resolved.get(xid) != Some(&Decision::Commit) => {
+                fail(format!(
+                    "COMMIT of {} goes to a branch that did not vote YES",
+                    history.shown(*xid)
+                ))
             }
             Seen::Wrote { lineage, record, .. } => match record.shown() {
                 Shown::Committed(xid, _)

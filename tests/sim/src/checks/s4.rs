@@ -1,5 +1,5 @@
 //! S4 stability: a durable COMMIT is never followed by an ABORT answer to one of its branches, in any incarnation;
-//! nor the reverse. And after an ABORT left, no COMMIT is ever appended for that attempt (section 3).
+//! nor the reverse; and there is one decision per attempt. And after an ABORT left, no COMMIT is ever appended for that attempt (section 3).
 
 use std::collections::BTreeSet;
 
@@ -14,6 +14,7 @@ pub(super) struct Stability {
     aborted: BTreeSet<(Xid, Lineage)>,
     commits: BTreeSet<(Xid, Lineage)>,
     abort_left: BTreeSet<Xid>,
+    decided: BTreeSet<Xid>,
 }
 
 impl Check for Stability {
@@ -23,11 +24,31 @@ impl Check for Stability {
 
     fn see(&mut self, history: &History, seen: &Seen<'_>) -> Verdict {
         match seen {
+            Seen::Appended(_, Record::Commit(outcome) | Record::Abort(outcome))
+                if self.decided.contains(&outcome.xid) =>
+            {
+                fail(format!(
+                    "a second decision of {} is appended",
+                    history.shown(outcome.xid)
+                ))
+            }
+            Seen::Appended(_, Record::Abort(outcome)) => {
+                self.decided.insert(outcome.xid);
+                Ok(())
+            }
+            Seen::Lost(Record::Commit(outcome) | Record::Abort(outcome)) => {
+                self.decided.remove(&outcome.xid);
+                Ok(())
+            }
             Seen::Appended(_, Record::Commit(outcome)) if self.abort_left.contains(&outcome.xid) => {
                 fail(format!(
                     "COMMIT of {} is appended after an ABORT of it left",
                     history.shown(outcome.xid)
                 ))
+            }
+            Seen::Appended(_, Record::Commit(outcome)) => {
+                self.decided.insert(outcome.xid);
+                Ok(())
             }
             Seen::Sent { lineage, message, .. } => match message {
                 ToParticipant::Commit(xid) => {

@@ -8,7 +8,7 @@ use covenant_ledger::simulated::Shown;
 use covenant_rules::{Floor, Heuristic, Incarnation, Lineage, Record, ToCoordinator, ToParticipant, Xid};
 
 use super::{Check, Verdict, fail};
-use crate::history::History;
+use crate::history::{History, names};
 use crate::node::name_of;
 use crate::seen::Seen;
 
@@ -41,7 +41,7 @@ impl ForgetRule {
             .range(lowest..)
             .take_while(|(xid, _)| xid.lineage == of);
         for (xid, outcome) in below.filter(|(xid, _)| xid.is_below(floor)) {
-            let owes = outcome.commits(lineage) && !Self::given_up(history, *xid, who);
+            let owes = names(outcome, lineage) && !Self::given_up(history, *xid, who);
             let branch = history.branch(*xid, lineage);
             if owes && branch.is_some_and(|branch| !branch.committed_durably && !branch.by_hand_durably) {
                 return fail(format!(
