@@ -52,6 +52,15 @@ const CRATES: &[(&str, &[&str])] = &[
             "covenant-rules",
         ],
     ),
+    (
+        "covenant-sim",
+        &[
+            "covenant-codec",
+            "covenant-fault",
+            "covenant-ledger",
+            "covenant-rules",
+        ],
+    ),
     ("covenant-client", &["covenant-proto"]),
     (
         "covenant",

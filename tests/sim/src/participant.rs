@@ -134,11 +134,12 @@ impl World {
     fn open_accounts(&self, ledger: &mut SimulatedLedger, at: u64) -> Option<Lsn> {
         let mut last = None;
         for (number, opening) in self.setup.accounts.iter().enumerate() {
-            let spec: Result<OpenSpec, _> = format!("a{number}={opening}:THB").parse();
-            let opened = spec.map(|spec| ledger.open_account(&spec, at));
-            match opened {
-                Ok(Ok(lsn)) => last = lsn.or(last),
-                Ok(Err(error)) => panic!("an account is not opened: {error}"),
+            let spec: OpenSpec = match format!("a{number}={opening}:THB").parse() {
+                Ok(spec) => spec,
+                Err(error) => panic!("an account is not opened: {error}"),
+            };
+            match ledger.open_account(&spec, at) {
+                Ok(lsn) => last = lsn.or(last),
                 Err(error) => panic!("an account is not opened: {error}"),
             }
         }

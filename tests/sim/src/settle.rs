@@ -169,6 +169,7 @@ impl World {
             && !undecided
             && machine.fold().heuristics.is_empty()
             && machine.fold().open.is_empty()
+            && self.calls.is_empty()
             && self.callers.iter().all(|caller| caller.heard_healed)
             && (0..self.participants.len()).all(|who| {
                 let doubts = self.participant(who).map(|machine| {

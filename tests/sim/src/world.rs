@@ -247,6 +247,16 @@ impl World {
         }
         let ready = world.run_until(10_000, World::all_joined);
         assert!(ready, "a new cluster comes up");
+        // What joining appended lazily is forced: a story begins with a clean disk.
+        world.run_for(
+            world
+                .setup
+                .timing
+                .lazy_us
+                .saturating_add(world.setup.timing.force_us.1)
+                * 2
+                / 1_000,
+        );
         world
     }
 
