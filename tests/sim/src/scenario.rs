@@ -9,9 +9,10 @@ use crate::calls::{Does, Transaction};
 use crate::checks::Violation;
 use crate::faults::Fault;
 use crate::node::{Clock, Micros, Node};
+use crate::setup::{Death, Setup, Timing};
 use crate::sometimes::Sometimes;
 use crate::workload::Caller;
-use crate::world::{Death, Happening, Setup, Timing, World};
+use crate::world::{Happening, World};
 
 /// How long callers come and things go wrong.
 const ACTIVE_US: Micros = 8_000_000;
