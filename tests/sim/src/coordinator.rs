@@ -126,6 +126,8 @@ impl World {
             bits,
             started: node.clock.wall_ms(self.now),
             archived: checkpoint.archive.counted(),
+            tail_lost: None,
+            quarantined: Vec::new(),
         };
         if self.reach(Node::Coordinator, CrashPoint::CReplayMid, None) {
             return;

@@ -96,14 +96,12 @@ impl World {
             checkpointed,
         });
         let at = self.participants[who].clock.wall_ms(self.now);
-        let new = self.participants[who].disk.appended() == 0;
         let (recovered, mut start) = match ledger.start(new_lineage, bits, at) {
             Ok(started) => started,
             Err(error) => panic!("{node} does not start: {error}"),
         };
-        if new {
-            start = self.open_accounts(&mut ledger, at).unwrap_or(start);
-        }
+        // A crash during the first start may have taken some of them.
+        start = self.open_accounts(&mut ledger, at).unwrap_or(start);
         let id = self.process();
         let lineage = recovered.identity.lineage;
         let counter = recovered.identity.incarnation.counter;

@@ -108,7 +108,10 @@ pub fn record(record: &Record, id: Option<&TransactionId>) -> String {
         Record::Suspect {
             participant,
             position,
-        } => format!("SUSPECT {participant} knows {position}"),
+        } => {
+            let who = participant.as_ref().map_or("the log", |name| name.as_str());
+            format!("SUSPECT {who} knows {position}")
+        }
         Record::SuspectCleared(_) => "SUSPECT cleared".to_owned(),
         Record::Quarantined(_) => "bytes that do not decode".to_owned(),
     }
