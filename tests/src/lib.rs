@@ -13,10 +13,11 @@
 //! | `rogue.rs`, `unfinished.rs` | a participant that is played by a test; calls that never finish their message |
 //! | `trace.rs`, `frames.rs` | what strace saw, and the messages in it |
 //! | `chaos/` | a cluster under faults that a seed chooses, and the checker of what it did |
+//! | `power/` | the power-cut proof: what the processes did to their files, and images of it |
 //! | `wait.rs`, `os_package.rs` | waiting for a condition; programs that a test needs |
 //!
-//! What cannot be shown with it: losing unsynced data (a killed process leaves the page cache behind), and networks
-//! that reorder.
+//! What cannot be shown with it: networks that reorder. Losing unsynced data is shown in `power/` alone: a killed
+//! process leaves the page cache behind.
 
 pub mod attack;
 pub mod binary;
@@ -26,6 +27,7 @@ pub mod cluster;
 pub mod frames;
 pub mod offline;
 pub mod os_package;
+pub mod power;
 pub mod process;
 pub mod rogue;
 pub mod server;
