@@ -34,6 +34,7 @@ mod grpc;
 mod input;
 mod listing;
 mod outbox;
+mod receiving;
 mod recovery;
 mod server;
 

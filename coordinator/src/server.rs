@@ -13,15 +13,18 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
+use tonic::body::Body;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
+use tower::util::MapRequestLayer;
 
 use crate::connections;
 use crate::crash::Crash;
 use crate::driver::Driver;
 use crate::grpc::{OperatorApi, ParticipantApi, TransactionApi};
 use crate::input::{self, Phase};
+use crate::receiving::{self, Budget};
 use crate::recovery;
 use crate::{Config, Error};
 
@@ -138,7 +141,11 @@ fn transport(
         limits: Arc::new(config.limits()),
     };
     let frame_bytes = covenant_codec::MAX_FRAME_BYTES;
+    let budget = Budget::new(receiving::MAX_UNFINISHED_BYTES, receiving::MESSAGE_TIMEOUT);
     let router = Server::builder()
+        .layer(MapRequestLayer::new(move |request: http::Request<Body>| {
+            request.map(|body| budget.bound(body))
+        }))
         .http2_keepalive_interval(Some(Duration::from_millis(
             config.sessions.keep_alive_interval_ms,
         )))

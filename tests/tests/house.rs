@@ -100,6 +100,7 @@ const COORDINATOR: &[(&str, &[&str])] = &[
     ("lib", &["config", "error", "server"]),
     ("listing", &["archive", "input"]),
     ("outbox", &[]),
+    ("receiving", &["grpc"]),
     ("recovery", &["archive", "config", "crash", "damage", "error"]),
     (
         "server",
@@ -111,6 +112,7 @@ const COORDINATOR: &[(&str, &[&str])] = &[
             "error",
             "grpc",
             "input",
+            "receiving",
             "recovery",
         ],
     ),

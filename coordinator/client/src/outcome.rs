@@ -176,7 +176,10 @@ mod tests {
         let Outcome::Unknown(unknown) = Outcome::from_answer(Some(view)) else {
             panic!("UNKNOWN is UNKNOWN");
         };
-        assert!(unknown.to_string().ends_with(": a record is damaged"), "{unknown}");
+        assert!(
+            unknown.to_string().ends_with(": a record is damaged"),
+            "{unknown}"
+        );
     }
 
     #[test]

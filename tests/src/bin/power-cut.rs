@@ -102,7 +102,10 @@ async fn main() -> Result<ExitCode> {
     }
     match arguments.output {
         Format::Table => table(&verdict, arguments.seed),
-        Format::Json => println!("{}", serde_json::to_string(&verdict).context("the verdict as JSON")?),
+        Format::Json => println!(
+            "{}",
+            serde_json::to_string(&verdict).context("the verdict as JSON")?
+        ),
     }
     let images = verdict.logs.images + verdict.servers.images + verdict.again.images;
     let failed = verdict.logs.failures.len() + verdict.servers.failures.len() + verdict.again.failures.len();
@@ -120,7 +123,10 @@ fn table(verdict: &Verdict, seed: u64) {
         "recorded: {} transfers, {} changes and syncs of files, {} of them syncs that ended",
         verdict.transfers, verdict.events, verdict.syncs
     );
-    println!("{:<34} {:>7} {:>11} {:>7} {:>7}", "", "images", "in a start", "lossy", "failed");
+    println!(
+        "{:<34} {:>7} {:>11} {:>7} {:>7}",
+        "", "images", "in a start", "lossy", "failed"
+    );
     let rows = [
         ("logs opened", &verdict.logs),
         ("servers started", &verdict.servers),
@@ -134,9 +140,16 @@ fn table(verdict: &Verdict, seed: u64) {
             failures,
             ..
         } = report;
-        println!("{what:<34} {images:>7} {in_a_start:>11} {lossy:>7} {:>7}", failures.len());
+        println!(
+            "{what:<34} {images:>7} {in_a_start:>11} {lossy:>7} {:>7}",
+            failures.len()
+        );
     }
-    for (number, why) in rows.iter().flat_map(|(_, report)| &report.failures).take(FAILURES_SHOWN) {
+    for (number, why) in rows
+        .iter()
+        .flat_map(|(_, report)| &report.failures)
+        .take(FAILURES_SHOWN)
+    {
         println!("point {number}: {why}");
     }
     if let Some(recording) = &verdict.recording {

@@ -56,7 +56,11 @@ impl Moments {
                 sync_ends.push(number - 1);
             }
         }
-        let after = |time_ns| events.partition_point(|event| event.time_ns <= time_ns).checked_sub(1);
+        let after = |time_ns| {
+            events
+                .partition_point(|event| event.time_ns <= time_ns)
+                .checked_sub(1)
+        };
         Self {
             starts: starts.into_values().collect(),
             sync_ends,
@@ -163,7 +167,9 @@ impl Cuts<'_> {
                     let points = points.iter().copied().skip(worker).step_by(self.jobs);
                     let (report, done) = (&report, &done);
                     scope.spawn(move || -> Result<()> {
-                        let found = self.work(points, judge, &|| progress(done.fetch_add(1, Ordering::Relaxed) + 1))?;
+                        let found = self.work(points, judge, &|| {
+                            progress(done.fetch_add(1, Ordering::Relaxed) + 1)
+                        })?;
                         report.lock().unwrap_or_else(PoisonError::into_inner).add(found);
                         Ok(())
                     })
@@ -193,8 +199,9 @@ impl Cuts<'_> {
         let mut seen: HashMap<u32, usize> = HashMap::new();
         for point in points {
             for event in &self.events[at..=point.event] {
-                disk.advance(event)
-                    .with_context(|| format!("an event of process {} at {} ns", event.process, event.time_ns))?;
+                disk.advance(event).with_context(|| {
+                    format!("an event of process {} at {} ns", event.process, event.time_ns)
+                })?;
                 *seen.entry(event.process).or_default() += 1;
             }
             at = point.event + 1;

@@ -206,7 +206,9 @@ impl Disk {
     /// If it does not fit what came before: then something escaped the recording.
     pub fn advance(&mut self, event: &Event) -> Result<()> {
         match &event.change {
-            Change::Opened { path, made: true } => self.make(path, event.inode, Node::File(File::default()))?,
+            Change::Opened { path, made: true } => {
+                self.make(path, event.inode, Node::File(File::default()))?
+            }
             Change::Opened { path, made: false } => {
                 let (above, name) = self.above(path)?;
                 let known = self.directory(above)?.now.get(&name);

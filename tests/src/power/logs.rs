@@ -109,10 +109,16 @@ impl CoordinatorLog {
         };
         for record in records {
             let kind = CoordinatorRecordKind::try_from(record.kind);
-            if !matches!(kind, Ok(CoordinatorRecordKind::Commit | CoordinatorRecordKind::Abort)) {
+            if !matches!(
+                kind,
+                Ok(CoordinatorRecordKind::Commit | CoordinatorRecordKind::Abort)
+            ) {
                 continue;
             }
-            log.add(record.xid, decision(record.id, OutcomeRecord::decode(&record.payload[..])?))?;
+            log.add(
+                record.xid,
+                decision(record.id, OutcomeRecord::decode(&record.payload[..])?),
+            )?;
         }
         for item in items {
             let outcome = OutcomeRecord::decode(&item[..])?;
@@ -190,7 +196,8 @@ pub struct Promise {
 /// The first thing that does not hold.
 pub fn check<'a>(image: &Path, promises: impl IntoIterator<Item = &'a Promise>) -> Result<()> {
     let coordinator = CoordinatorLog::read(&image.join("c1")).context("the coordinator's log")?;
-    let ledger = |name: &str| LedgerLog::read(&image.join(name)).with_context(|| format!("the log of {name}"));
+    let ledger =
+        |name: &str| LedgerLog::read(&image.join(name)).with_context(|| format!("the log of {name}"));
     let ledgers = BTreeMap::from([
         (LEDGER_A.to_owned(), ledger(LEDGER_A)?),
         (LEDGER_B.to_owned(), ledger(LEDGER_B)?),
@@ -236,7 +243,11 @@ fn agreement(coordinator: &CoordinatorLog, ledgers: &BTreeMap<String, LedgerLog>
             );
         }
     }
-    for (xid, decision) in coordinator.decisions.iter().filter(|(_, decision)| decision.committed) {
+    for (xid, decision) in coordinator
+        .decisions
+        .iter()
+        .filter(|(_, decision)| decision.committed)
+    {
         for name in &decision.yes_voters {
             let ledger = ledgers.get(name).with_context(|| format!("no ledger {name}"))?;
             ensure!(

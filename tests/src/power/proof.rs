@@ -123,7 +123,10 @@ async fn judge(
 }
 
 fn moments(recording: &Recording) -> Moments {
-    Moments::of(&recording.events, recording.answers.iter().map(|answer| answer.time_ns))
+    Moments::of(
+        &recording.events,
+        recording.answers.iter().map(|answer| answer.time_ns),
+    )
 }
 
 /// One point of a recording that was kept, once more: its logs, then its servers.
@@ -179,7 +182,10 @@ async fn start(recording: &Recording, point: &Point) -> Result<Started> {
         timeout: Duration::from_secs(10),
         ..Transfer::new(format!("after-{}", point.number), 1)
     };
-    cluster.commits(&after).await.context("a transfer after the cut")?;
+    cluster
+        .commits(&after)
+        .await
+        .context("a transfer after the cut")?;
     cluster.check(&callers).await?;
     for who in [Who::LedgerA, Who::LedgerB, Who::Coordinator] {
         cluster.server(who).stop_cleanly().await?;

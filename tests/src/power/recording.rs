@@ -157,10 +157,7 @@ impl Recording {
     #[must_use]
     pub fn told_by(&self, event: usize) -> &[Answer] {
         // Until the next event the disk is the same.
-        let until = self
-            .events
-            .get(event + 1)
-            .map_or(u64::MAX, |next| next.time_ns);
+        let until = self.events.get(event + 1).map_or(u64::MAX, |next| next.time_ns);
         let count = self.answers.partition_point(|answer| answer.time_ns < until);
         &self.answers[..count]
     }
@@ -227,7 +224,10 @@ async fn drive(mut cluster: Cluster, shim: &Shim, load: &Load) -> Result<Vec<Ans
                 committed,
                 time_ns,
             };
-            answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(answer);
+            answers
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .push(answer);
         }
     };
     let calls = async {
@@ -243,10 +243,19 @@ async fn drive(mut cluster: Cluster, shim: &Shim, load: &Load) -> Result<Vec<Ans
     for who in [Who::LedgerA, Who::LedgerB, Who::Coordinator] {
         cluster.server(who).stop_cleanly().await?;
     }
-    let mut answers = answers.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut answers = answers
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     answers.sort_by_key(|answer| answer.time_ns);
-    let committed = answers.iter().filter(|answer| answer.committed == Some(true)).count();
-    ensure!(committed * 2 > load.transfers, "only {committed} of {} committed", load.transfers);
+    let committed = answers
+        .iter()
+        .filter(|answer| answer.committed == Some(true))
+        .count();
+    ensure!(
+        committed * 2 > load.transfers,
+        "only {committed} of {} committed",
+        load.transfers
+    );
     Ok(answers)
 }
 
@@ -275,7 +284,11 @@ async fn join_all<T>(all: impl Iterator<Item = impl Future<Output = T>>) -> Vec<
 
 fn transfer(number: usize, dice: &mut Dice) -> Transfer {
     let too_much = dice.percent(10);
-    let amount = if too_much { 100_000_000 } else { dice.below(AMOUNT_MAX) as i64 + 1 };
+    let amount = if too_much {
+        100_000_000
+    } else {
+        dice.below(AMOUNT_MAX) as i64 + 1
+    };
     let mut transfer = Transfer {
         timeout: DEADLINE,
         ..Transfer::new(format!("T{number}"), amount)

@@ -43,7 +43,9 @@ impl Shim {
         let directory = scratch()?;
         let library = directory.path().join("shim.so");
         let output = Command::new("gcc")
-            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread", "-o"])
+            .args([
+                "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread", "-o",
+            ])
             .arg(&library)
             .arg(repository().join("tests/power/shim.c"))
             .output()
@@ -81,7 +83,12 @@ impl Shim {
     ///
     /// # Errors
     /// What the operating system says.
-    pub fn variables(&self, root: &Path, data_dir: &Path, fdatasync: Fdatasync) -> Result<Vec<(&str, String)>> {
+    pub fn variables(
+        &self,
+        root: &Path,
+        data_dir: &Path,
+        fdatasync: Fdatasync,
+    ) -> Result<Vec<(&str, String)>> {
         let gate = self.gate(data_dir);
         fs::write(&gate, [0, 0])?;
         let text = |path: &Path| path.display().to_string();

@@ -354,7 +354,10 @@ mod tests {
             written(10, 7, 5_000),
             Change::Length(100),
             written(600, 9, 10),
-            Change::Hole { offset: 0, bytes: 512 },
+            Change::Hole {
+                offset: 0,
+                bytes: 512,
+            },
         ];
         let mut now = vec![1; 20];
         for change in &changes {
