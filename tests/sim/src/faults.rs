@@ -217,6 +217,11 @@ impl World {
         let Some(mut xid) = minted.get(which % minted.len().max(1)).copied() else {
             return;
         };
+        // Who acknowledged COMMIT never asks again, and its outcome may have expired since.
+        let own = self.lineage_of(who).and_then(|own| self.history.branch(xid, own));
+        if own.is_some_and(|branch| branch.committed_durably) {
+            return;
+        }
         match which / 64 % 8 {
             0 => xid.lineage = Lineage(0xF0),
             1 => xid.seq += 1_000,
