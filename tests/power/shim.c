@@ -7,8 +7,10 @@
  * $POWER_GATE is a file of two bytes. While its first is not 0 no further change begins; its second is 1 while one is
  * under way: a killer that closes the gate, waits for a 0 and then kills leaves a trace that says exactly what was done.
  *
- * With POWER_LIE=1 fdatasync does nothing and says that it did. What could change a file unseen (a shared writable mapping,
- * copying inside the kernel, asynchronous reads and writes) ends the process by abort().
+ * With POWER_LIE=1 no fdatasync is noted: to the trace it did nothing and said that it did. It is carried out all the
+ * same, because a log that still has unsynced pages in the cache refuses to start.
+ *
+ * What could change a file unseen (a shared writable mapping, copying inside the kernel) ends the process by abort().
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -128,8 +130,9 @@ static void leave(void) {
     errno = kept;
 }
 
+/* The root itself counts: its syncs make the names of the data directories durable. */
 static int below_root(const char *path) {
-    return strncmp(path, root, root_bytes) == 0 && path[root_bytes] == '/';
+    return strncmp(path, root, root_bytes) == 0 && (path[root_bytes] == '/' || path[root_bytes] == 0);
 }
 
 /* The absolute path of a name, without following its last part; 0 if it is not below the root. */
@@ -326,7 +329,7 @@ int mkdirat(int at, const char *name, mode_t mode) { return mkdir_as(at, name, m
 static int sync_as(int fd, long call) {
     uint64_t inode;
     if (!watched(fd, &inode, 1)) return (int)syscall(call, fd);
-    if (lies && call == SYS_fdatasync) return 0;
+    if (lies && call == SYS_fdatasync) return (int)syscall(call, fd);
     enter();
     uint64_t number = ++syncs;
     note(SYNC_BEGAN, inode, number, 0, NULL, 0);

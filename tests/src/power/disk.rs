@@ -209,6 +209,9 @@ impl Disk {
             Change::Opened { path, made: true } => {
                 self.make(path, event.inode, Node::File(File::default()))?
             }
+            Change::Opened { path, .. } if path.as_os_str().is_empty() => {
+                self.numbers.insert(event.inode, ROOT);
+            }
             Change::Opened { path, made: false } => {
                 let (above, name) = self.above(path)?;
                 let known = self.directory(above)?.now.get(&name);

@@ -63,6 +63,9 @@ fn read(data_dir: &Path, role: &str) -> Result<(Vec<Record>, Vec<Vec<u8>>, u64)>
         ..Options::new(role)
     };
     let opened = Journal::open(data_dir, options).context("it does not open")?;
+    opened
+        .refuse_lost_tail()
+        .context("no cut alone loses what was forced")?;
     let mut records = Vec::new();
     for replayed in opened.replay {
         let envelope = replayed?

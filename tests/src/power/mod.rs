@@ -1,4 +1,4 @@
-//! The power-cut proof: what real servers did to their files is recorded below them, images of every moment are built as a loss of power
+//! The power-cut proof: what real servers did to their files is recorded below them, images of any moment are built as a loss of power
 //! could leave them, and each must open and hold what anybody had been told.
 //!
 //! | file | what |

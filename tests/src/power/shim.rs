@@ -23,7 +23,7 @@ const GATE_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum Fdatasync {
     /// As it is.
     Works,
-    /// It does nothing and says that it did.
+    /// To the trace it does nothing and says that it did.
     Lies,
 }
 
@@ -109,7 +109,7 @@ impl Shim {
     /// # Errors
     /// As [`Shim::variables`].
     pub fn under(&self, root: &Path, launch: Launch, fdatasync: Fdatasync) -> Result<Launch> {
-        let variables = self.variables(root, &launch.data_dir().to_path_buf(), fdatasync)?;
+        let variables = self.variables(root, launch.data_dir(), fdatasync)?;
         Ok(variables
             .into_iter()
             .fold(launch, |launch, (name, value)| launch.variable(name, value)))
