@@ -1,4 +1,5 @@
-//! The `covenant` binary under test. Cargo builds no binary of another package for a test, so this does, once.
+//! The `covenant` binary under test, and examples that tests run. Cargo builds no binary of another package for a test, so
+//! this does.
 //!
 //! It is built in the profile and the target directory of the running test, and with the features that
 //! `cargo test --workspace` gives the shared dependencies, so that none of them is built twice. Cargo's own lock keeps
@@ -19,10 +20,18 @@ use tempfile::TempDir;
 /// What cargo says when the build fails.
 pub fn binary() -> Result<&'static Path> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    match BINARY.get_or_init(|| build().map_err(|error| format!("{error:#}"))) {
+    match BINARY.get_or_init(|| build("--bin", "covenant").map_err(|error| format!("{error:#}"))) {
         Ok(path) => Ok(path),
         Err(why) => bail!("the covenant binary was not built: {why}"),
     }
+}
+
+/// An example of one of the workspace's packages, built if it has to be.
+///
+/// # Errors
+/// What cargo says when the build fails.
+pub fn example(name: &str) -> Result<PathBuf> {
+    build("--example", name).with_context(|| format!("the example {name} was not built"))
 }
 
 /// A new directory on the disk of the target directory: logs refuse a tmpfs, which `/tmp` may be.
@@ -82,22 +91,15 @@ impl Place {
     }
 }
 
-fn build() -> Result<PathBuf> {
+/// Builds `--bin NAME` or `--example NAME`.
+fn build(kind: &str, name: &str) -> Result<PathBuf> {
     let place = Place::of_this_test()?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     // A test among the targets makes cargo count the features of development dependencies, as `cargo test` does.
     command
         .current_dir(repository())
-        .args([
-            "build",
-            "--quiet",
-            "--workspace",
-            "--bin",
-            "covenant",
-            "--test",
-            "house",
-        ])
+        .args(["build", "--quiet", "--workspace", kind, name, "--test", "house"])
         .args([
             "--profile",
             if place.profile == "debug" {
@@ -131,7 +133,10 @@ fn build() -> Result<PathBuf> {
     let mut binary = place.target;
     binary.extend(place.triple);
     binary.push(place.profile);
-    binary.push("covenant");
+    if kind == "--example" {
+        binary.push("examples");
+    }
+    binary.push(name);
     ensure!(binary.exists(), "cargo built no {}", binary.display());
     Ok(binary)
 }

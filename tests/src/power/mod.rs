@@ -10,6 +10,7 @@
 //! | `recording.rs` | the load, and what callers were told when |
 //! | `cut.rs` | the moments, and the images checked |
 //! | `logs.rs` | the three logs of an image, judged together |
+//! | `entries.rs` | a journal alone with large entries, in chunks or not |
 //! | `proof.rs` | all of it in one run, and the real servers on images |
 //!
 //! It shows what holds for every order in which a disk may keep unsynced writes, under the load that was recorded. It cannot show that a
@@ -17,6 +18,7 @@
 
 pub mod cut;
 pub mod disk;
+pub mod entries;
 pub mod logs;
 pub mod proof;
 pub mod recording;

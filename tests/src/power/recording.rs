@@ -3,6 +3,7 @@
 //!
 //! A node that is down while the others go on is, for every cut in that time, a node cut alone.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,9 +13,10 @@ use anyhow::{Context, Result, ensure};
 use covenant_client::{UnixMillis, Wait};
 use serde::{Deserialize, Serialize};
 
+use super::disk::Disk;
 use super::logs::Promise;
 use super::shim::{Fdatasync, Shim};
-use super::tear::Dice;
+use super::tear::{self, Dice};
 use super::trace::{Event, now_ns};
 use crate::checks::{Caller, Told};
 use crate::cluster::{Plan, QUIET_TIMEOUT};
@@ -128,13 +130,14 @@ impl Recording {
             });
             under?;
         }
-        let cluster = plan.start().await?;
+        let mut cluster = plan.start().await?;
         let run = PowerRun { shim, root };
-        let answers = drive(cluster, &run.shim, load).await?;
+        let answers = drive(&mut cluster, &run.shim, load).await?;
         let recording = Self {
             events: run.shim.events(&run.root)?,
             answers,
         };
+        nothing_escaped(&recording.events, &run.root)?;
         run.keep_answers(&recording.answers)?;
         Ok((recording, run))
     }
@@ -199,7 +202,40 @@ pub fn small_checkpoints(who: Who, launch: crate::Launch) -> crate::Launch {
     }
 }
 
-async fn drive(mut cluster: Cluster, shim: &Shim, load: &Load) -> Result<Vec<Answer>> {
+/// What was recorded, played to its end, gives the files that are there, byte by byte.
+fn nothing_escaped(events: &[Event], root: &Path) -> Result<()> {
+    let last = events.len().checked_sub(1).context("nothing was recorded")?;
+    let place = crate::binary::scratch()?;
+    let played = place.path().join("played");
+    let disk = super::cut::disk_at(&Disk::default(), events, last)?;
+    tear::write(&disk, &HashMap::new(), &mut Dice::new(0), &played)?;
+    same(&played, root).context("a change escaped the recording")
+}
+
+fn same(played: &Path, found: &Path) -> Result<()> {
+    let names = |path: &Path| -> Result<BTreeSet<std::ffi::OsString>> {
+        let entries = std::fs::read_dir(path)?;
+        entries.map(|entry| Ok(entry?.file_name())).collect()
+    };
+    let (expected, there) = (names(played)?, names(found)?);
+    ensure!(
+        expected == there,
+        "{} holds {there:?}, recorded are {expected:?}",
+        found.display()
+    );
+    for name in expected {
+        let (played, found) = (played.join(&name), found.join(&name));
+        if played.is_dir() {
+            same(&played, &found)?;
+        } else {
+            let differs = std::fs::read(&played)? != std::fs::read(&found)?;
+            ensure!(!differs, "{} holds other bytes", found.display());
+        }
+    }
+    Ok(())
+}
+
+async fn drive(cluster: &mut Cluster, shim: &Shim, load: &Load) -> Result<Vec<Answer>> {
     let answers = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     let client = cluster.client().clone();
@@ -237,7 +273,7 @@ async fn drive(mut cluster: Cluster, shim: &Shim, load: &Load) -> Result<Vec<Ans
         }
         Ok(())
     };
-    let (called, out) = tokio::join!(calls, outages(&mut cluster, shim, load, &next));
+    let (called, out) = tokio::join!(calls, outages(cluster, shim, load, &next));
     called.and(out)?;
     cluster.quiet(QUIET_TIMEOUT).await?;
     for who in [Who::LedgerA, Who::LedgerB, Who::Coordinator] {
