@@ -62,6 +62,7 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("covenant-client", &["covenant-proto"]),
+    ("covenant-model", &["covenant-rules"]),
     (
         "covenant",
         &[
