@@ -75,8 +75,8 @@ fn s4_stability(world: &World) -> bool {
         let contrary = |(place, branch): (usize, &Branch)| {
             branch.abort_sent && (branch.commit_sent || (attempt.commit_durable && attempt.voters[place]))
         };
-        !attempt.branches.iter().enumerate().any(contrary)
-            && !(attempt.commit_durable && attempt.abort_durable)
+        let both = attempt.commit_durable && attempt.abort_durable;
+        !both && !attempt.branches.iter().enumerate().any(contrary)
     })
 }
 
@@ -125,21 +125,21 @@ fn s6_forget_rule(world: &World) -> bool {
 /// ABORT leaves only when the coordinator does not run the attempt, or has decided it so; and no COMMIT that names
 /// a branch is ever appended once an ABORT left to any branch it names.
 fn s7_presumption(world: &World) -> bool {
+    let server = &world.server;
     all(world, |attempt| {
-        let sent = attempt.branches.iter().any(|branch| branch.abort_sent);
-        let state = world
-            .server
-            .machine
-            .running_after(None)
-            .find(|view| view.xid == Some(attempt.xid))
-            .and_then(|view| view.state);
-        let active = matches!(state, Some(State::Preparing | State::Deciding));
+        let sent = |branch: &Branch| branch.abort_sent;
+        if !attempt.branches.iter().any(sent) {
+            return true;
+        }
+        let mut running = server.machine.running_after(None);
+        let active = running.any(|view| {
+            view.xid == Some(attempt.xid) && matches!(view.state, Some(State::Preparing | State::Deciding))
+        });
+        let commits =
+            |record: &Record| matches!(record, Record::Commit(outcome) if outcome.xid == attempt.xid);
         let named = |(place, branch): (usize, &Branch)| branch.abort_sent && attempt.voters[place];
-        let later = world
-            .server
-            .log
-            .holds(|record| matches!(record, Record::Commit(outcome) if outcome.xid == attempt.xid));
-        !(sent && active) && !(later && attempt.branches.iter().enumerate().any(named))
+        let reversed = attempt.branches.iter().enumerate().any(named) && server.log.holds(commits);
+        !active && !reversed
     })
 }
 

@@ -1,4 +1,16 @@
 //! What may happen next: every action of the model and when it is on offer.
+//!
+//! Merged into one step, because no order is lost by it:
+//! * all that one event makes a machine do at once, up to the messages that are then on their way, and appending:
+//!   only forces, deliveries and crashes come between two steps of a process;
+//! * the completion of a resource's call that waits for no force (ABORTED, NO, READ_ONLY);
+//! * Hello and the answer to it: a Hello that is late is one not sent yet, and one answered in vain is a cut;
+//! * the end of a session for both ends: what one says after the other is gone is lost either way. `Replace` is the
+//!   order that differs: the coordinator hears of the new session first, then from the old one;
+//! * everybody's question for every id, after every step: the earliest moment at which anything could be told.
+//!
+//! Faults begin after the first Execute (before it there is nothing to lose), and callers attach to no running
+//! attempt (they would hear what the first one hears).
 
 use covenant_rules::{Decision, Millis, ToParticipant, Xid, coordinator::State};
 

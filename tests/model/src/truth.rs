@@ -64,7 +64,7 @@ pub(crate) struct Branch {
     pub(crate) prepared: bool,
     /// YES left.
     pub(crate) yes: bool,
-    /// NO left.
+    /// The last vote that left was NO. One that was lost left no trace, and the next one may be YES (P4).
     pub(crate) no: bool,
     /// ACK left.
     pub(crate) ack: bool,
@@ -276,7 +276,7 @@ impl Truth {
             ToCoordinator::Vote(xid, vote) => {
                 if let Some(branch) = self.branch(*xid, place) {
                     branch.yes |= *vote == Vote::Yes;
-                    branch.no |= matches!(vote, Vote::No(_));
+                    branch.no = matches!(vote, Vote::No(_));
                 }
             }
             ToCoordinator::Ack(xid) => {
