@@ -1,6 +1,7 @@
 //! The model as stateright takes it, and a run of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use stateright::{
@@ -16,11 +17,23 @@ use crate::world::World;
 
 struct TwoPhaseCommit {
     bounds: Bounds,
+    /// Which invariants are known to be broken: the first way to it is the one to keep.
+    broken: [AtomicBool; INVARIANTS.len()],
 }
 
+impl TwoPhaseCommit {
+    fn holds(&self, at: usize, world: &World) -> bool {
+        (INVARIANTS[at].1)(world) || self.broken[at].swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Properties are function pointers, which cannot know their place in a table: it is written into each.
 macro_rules! properties {
-    ($($kind:ident $table:ident [$($at:literal)*]),* $(,)?) => {
-        vec![$($(Property::$kind($table[$at].0, |_, world| ($table[$at].1)(world))),*),*]
+    ([$($always:literal)*], [$($sometimes:literal)*]) => {
+        vec![
+            $(Property::always(INVARIANTS[$always].0, |model: &TwoPhaseCommit, world| model.holds($always, world)),)*
+            $(Property::sometimes(SIGHTINGS[$sometimes].0, |_, world| (SIGHTINGS[$sometimes].1)(world)),)*
+        ]
     };
 }
 
@@ -42,10 +55,16 @@ impl Model for TwoPhaseCommit {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        properties![
-            always INVARIANTS [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20],
-            sometimes SIGHTINGS [0 1 2 3 4 5 6 7 8 9 10 11 12],
-        ]
+        let properties = properties!(
+            [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20],
+            [0 1 2 3 4 5 6 7 8 9 10 11 12]
+        );
+        assert_eq!(
+            properties.len(),
+            INVARIANTS.len() + SIGHTINGS.len(),
+            "each has its place"
+        );
+        properties
     }
 }
 
@@ -76,9 +95,11 @@ pub fn explore(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Findings> {
     bounds.validate()?;
-    let builder = TwoPhaseCommit { bounds }
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures);
+    let model = TwoPhaseCommit {
+        bounds,
+        broken: Default::default(),
+    };
+    let builder = model.checker().finish_when(HasDiscoveries::AnyFailures);
     let mut listener = Listener {
         progress,
         findings: Findings::default(),

@@ -5,8 +5,9 @@
 
 use covenant_rules::{Decision, Record, ToParticipant, Xid, coordinator::State};
 
+use crate::names::name_of;
 use crate::truth::{Attempt, Branch, Told};
-use crate::world::{LOG, World, name_of};
+use crate::world::{LOG, World};
 
 type Holds = fn(&World) -> bool;
 

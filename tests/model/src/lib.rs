@@ -17,6 +17,7 @@
 mod bounds;
 mod explore;
 mod invariants;
+mod names;
 mod server;
 mod sightings;
 mod site;

@@ -1,4 +1,7 @@
-//! Explores the model with bounds given by flags.
+//! Explores the model with bounds given by flags: progress on stderr, what was found on stdout, and exit code 1 with
+//! the steps that lead there if an invariant broke.
+//!
+//! `cargo run --release -p covenant-model -- --coordinator-crashes 2 --participant-crashes 1 --retries 1`
 use anyhow::Result;
 use clap::Parser;
 use covenant_model::{Bounds, Budget, explore};
@@ -94,5 +97,7 @@ fn main() -> Result<()> {
             println!("    {step}");
         }
     }
+    let broken = findings.broken.len();
+    anyhow::ensure!(broken == 0, "{broken} invariants broke");
     Ok(())
 }

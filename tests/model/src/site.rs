@@ -16,8 +16,9 @@ use covenant_rules::{
 };
 
 use crate::bounds::limits;
+use crate::names::name_of;
 use crate::truth::Truth;
-use crate::world::{LOG, name_of};
+use crate::world::LOG;
 
 /// One participant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

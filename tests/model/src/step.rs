@@ -6,7 +6,7 @@
 //! * the completion of a resource's call that waits for no force (ABORTED, NO, READ_ONLY);
 //! * Hello and the answer to it: a Hello that is late is one not sent yet, and one answered in vain is a cut;
 //! * the end of a session for both ends: what one says after the other is gone is lost either way. `Replace` is the
-//!   order that differs: the coordinator hears of the new session first, then from the old one;
+//!   order that differs: the coordinator hears of the new session first, and from the old one at any time later;
 //! * everybody's question for every id, after every step: the earliest moment at which anything could be told.
 //!
 //! Faults begin after the first Execute (before it there is nothing to lose), and callers attach to no running
@@ -36,6 +36,8 @@ pub enum Step {
     DownRefused(usize),
     /// The next message on its way from a participant arrives.
     Up(usize),
+    /// The next message from a participant in a session that was replaced arrives.
+    Late(usize),
     /// A session ends for both sides, with what is on its way.
     Cut(usize),
     /// A participant gives its session up and joins again, before the coordinator knows.
@@ -86,6 +88,9 @@ impl World {
         for (place, site) in self.sites.iter().enumerate() {
             if site.awaits_force() {
                 steps.push(Step::ForceAt(place));
+            }
+            if !self.late[place].up.is_empty() {
+                steps.push(Step::Late(place));
             }
             let Some(link) = &self.links[place] else {
                 steps.push(Step::Dial(place));

@@ -8,8 +8,8 @@ use covenant_rules::{
 };
 
 use crate::bounds::MAX_PARTICIPANTS;
+use crate::names::{id_of, place_of};
 use crate::site::Entry;
-use crate::world::{id_of, place_of};
 
 /// The whole history that the invariants look at.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use covenant_rules::{
-    AbortReason, Decision, Fingerprint, Floor, Incarnation, Lineage, Lsn, Millis, Name, ToCoordinator,
-    ToParticipant, TransactionId, UnixMillis, Wait, Xid,
+    AbortReason, Decision, Fingerprint, Floor, Incarnation, Lineage, Lsn, Millis, ToCoordinator,
+    ToParticipant, UnixMillis, Wait, Xid,
     coordinator::{Effect, Event, Execute, Reply, State},
     participant,
 };
 
 use crate::bounds::{Bounds, Budget, HORIZON_MS, TIMEOUT_MS};
+use crate::names::{name_of, transaction_id};
 use crate::server::{Server, operator};
 use crate::site::{Site, operation};
 use crate::step::Step;
@@ -22,6 +23,9 @@ pub(crate) const LOG: Lineage = Lineage(0xc0);
 /// Every start's wall clock. It does not move: only `decided` and the marks of retention look at it.
 pub(crate) const STARTED: UnixMillis = 1_000_000;
 
+/// How many numbers the sessions of one participant take turns with.
+const SESSIONS: u64 = 3;
+
 /// One state.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct World {
@@ -30,6 +34,8 @@ pub struct World {
     pub(crate) sites: Vec<Site>,
     /// The session of each participant, if it is joined.
     pub(crate) links: Vec<Option<Link>>,
+    /// What each participant said in a session that was replaced, and arrives late, if at all.
+    pub(crate) late: Vec<Late>,
     pub(crate) truth: Truth,
     pub(crate) left: Budget,
     /// Which ids were sent.
@@ -44,6 +50,13 @@ pub struct World {
 pub(crate) struct Link {
     pub(crate) id: u64,
     pub(crate) down: VecDeque<Down>,
+    pub(crate) up: VecDeque<ToCoordinator>,
+}
+
+/// What is on its way from a participant in a session that was replaced, and must be dropped (section 8).
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Late {
+    id: u64,
     pub(crate) up: VecDeque<ToCoordinator>,
 }
 
@@ -64,6 +77,7 @@ impl World {
             server: Server::new(&mut truth),
             sites: (0..content.len()).map(Site::new).collect(),
             links: vec![None; content.len()],
+            late: vec![Late::default(); content.len()],
             truth,
             left: bounds.budget.clone(),
             sent: [false; 2],
@@ -126,6 +140,7 @@ impl World {
                 self.down(*place, true);
             }
             Step::Up(place) => self.up(*place),
+            Step::Late(place) => self.arrives_late(*place),
             Step::Cut(place) => self.cut(*place),
             Step::Replace(place) => {
                 self.left.cuts -= 1;
@@ -214,23 +229,43 @@ impl World {
             return false;
         };
         let old = self.links[place].take();
-        let session = 2 * place as u64 + old.as_ref().map_or(0, |old| 1 - old.id % 2);
+        let old_id = old.as_ref().map(|old| old.id);
+        if let Some(Link { id, up, .. }) = old.filter(|old| !old.up.is_empty()) {
+            self.late[place] = Late { id, up };
+        }
+        let session = self.free_session(place, old_id);
         self.links[place] = Some(Link {
             id: session,
             down: VecDeque::new(),
             up: VecDeque::new(),
         });
         self.tell(Event::Joined { session, hello });
-        // What was under way in the replaced session arrives late, and must be dropped (section 8).
-        if let Some(old) = old {
-            for late in old.up {
-                let event = self.server.message(old.id, late);
-                self.tell(event);
-            }
-        }
         let refused = self.links[place].is_none();
         self.truth.locked_out |= refused && self.server.machine.is_serving();
         !refused || self.truth.locked_out
+    }
+
+    /// A number for a new session, other than that of the one it replaces and of the one whose messages are late.
+    fn free_session(&self, place: usize, old: Option<u64>) -> u64 {
+        let late = &self.late[place];
+        let numbers = SESSIONS * place as u64..SESSIONS * (place as u64 + 1);
+        let taken = |id: u64| old == Some(id) || (late.id == id && !late.up.is_empty());
+        let mut free = numbers.filter(|id| !taken(*id));
+        free.next().expect("at most two of three are taken")
+    }
+
+    /// The next message of a replaced session arrives.
+    fn arrives_late(&mut self, place: usize) {
+        let Late { id, up } = &mut self.late[place];
+        let session = *id;
+        let message = up.pop_front();
+        if up.is_empty() {
+            self.late[place] = Late::default();
+        }
+        if let Some(message) = message {
+            let event = self.server.message(session, message);
+            self.tell(event);
+        }
     }
 
     /// The next thing on its way to a participant arrives.
@@ -282,6 +317,7 @@ impl World {
 
     fn crash(&mut self, kept: usize) {
         self.left.coordinator_crashes -= 1;
+        self.late.fill(Late::default());
         for place in 0..self.sites.len() {
             if self.links[place].take().is_some() {
                 self.sites[place].step(participant::Event::SessionEnded, false, &mut self.truth);
@@ -396,6 +432,7 @@ impl World {
             && self.server.damage().is_none()
             && self.sites.iter().all(|site| !site.awaits_force())
             && self.links.iter().all(joined)
+            && self.late.iter().all(|late| late.up.is_empty())
     }
 
     /// All that is on its way to participants, with its place.
@@ -440,28 +477,4 @@ fn session(effect: &Effect) -> Option<u64> {
         }
         _ => None,
     }
-}
-
-const NAMES: [&str; 3] = ["a", "b", "c"];
-const IDS: [&str; 2] = ["T1", "T2"];
-
-/// The name of the participant at a place.
-pub(crate) fn name_of(place: usize) -> Name {
-    Name::new(NAMES[place]).expect("a name within bounds")
-}
-
-/// The place of a name.
-pub(crate) fn place_of(name: &Name) -> usize {
-    let at = NAMES.iter().position(|known| *known == name.as_str());
-    at.expect("a name of this model")
-}
-
-/// A caller's id by its number.
-pub(crate) fn transaction_id(id: u8) -> TransactionId {
-    TransactionId::new(IDS[usize::from(id)]).expect("an id within bounds")
-}
-
-/// The number of a caller's id.
-pub(crate) fn id_of(id: &TransactionId) -> u8 {
-    u8::from(id.as_str() == IDS[1])
 }
