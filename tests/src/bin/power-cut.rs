@@ -69,7 +69,7 @@ enum Format {
 async fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     if let (Some(recording), Some(point)) = (&arguments.recording, arguments.point) {
-        let held = replay(recording, arguments.seed, point).await;
+        let held = replay(recording, arguments.seed, point, arguments.points_of_a_start).await;
         if let Err(error) = &held {
             println!("{error:#}");
         }
@@ -120,8 +120,8 @@ async fn main() -> Result<ExitCode> {
 
 fn table(verdict: &Verdict, seed: u64) {
     println!(
-        "recorded: {} transfers, {} changes and syncs of files, {} of them syncs that ended",
-        verdict.transfers, verdict.events, verdict.syncs
+        "recorded: {} transfers, {} processes, {} changes and syncs of files, {} of them syncs that ended, {} snapshots removed",
+        verdict.transfers, verdict.processes, verdict.events, verdict.syncs, verdict.snapshots_removed
     );
     println!(
         "{:<34} {:>7} {:>11} {:>7} {:>7}",

@@ -1,10 +1,11 @@
 //! The whole proof over one recording: images whose logs are opened, images on which the real servers are started, and images of
 //! the power going again while these start.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
 use super::cut::{Cuts, Moments, Point, Report, point};
@@ -12,6 +13,7 @@ use super::disk::Disk;
 use super::logs::{self, Promise};
 use super::recording::{Load, NODES, Recording, small_checkpoints};
 use super::shim::{Fdatasync, Shim};
+use super::trace::{Change, Event};
 use crate::checks::Caller;
 use crate::cluster::Plan;
 use crate::{Transfer, Who};
@@ -40,6 +42,10 @@ pub struct Verdict {
     pub events: usize,
     /// Syncs among these.
     pub syncs: usize,
+    /// Starts of a server among these, by how many processes were recorded.
+    pub processes: usize,
+    /// sled snapshots that were removed in the load, most of them by starts.
+    pub snapshots_removed: usize,
     /// Images whose logs were opened.
     pub logs: Report,
     /// Images on which the servers were started; `failures` numbers them on from the points.
@@ -104,17 +110,26 @@ async fn judge(
         let number = extent.points + start;
         let point = point(seed, number, &NODES, &moments, events);
         servers.images += 1;
-        match started(recording, &point, seed, extent).await {
+        match started(recording, &point, seed, extent.points_of_a_start, extent.jobs).await {
             Ok(more) => again.add(more),
             Err(error) => servers.failures.push((number, format!("{error:#}"))),
         }
         progress("images with their servers started", start + 1, extent.starts);
     }
-    let is_sync = |event: &&super::trace::Event| matches!(event.change, super::trace::Change::SyncEnded(_));
+    let is_sync = |event: &&Event| matches!(event.change, Change::SyncEnded(_));
+    let is_snapshot = |event: &&Event| match &event.change {
+        Change::Removed(path) => {
+            (path.file_name()).is_some_and(|name| name.to_string_lossy().starts_with("snap."))
+        }
+        _ => false,
+    };
+    let processes = recording.events.iter().map(|event| event.process);
     Ok(Verdict {
         transfers: recording.answers.len(),
         events,
         syncs: recording.events.iter().filter(is_sync).count(),
+        processes: processes.collect::<BTreeSet<u32>>().len(),
+        snapshots_removed: recording.events.iter().filter(is_snapshot).count(),
         logs,
         servers,
         again,
@@ -129,37 +144,54 @@ fn moments(recording: &Recording) -> Moments {
     )
 }
 
-/// One point of a recording that was kept, once more: its logs, then its servers.
+/// One point of a recording that was kept, once more: its logs, its servers, and cuts of their start, which is a new one.
 ///
 /// # Errors
 /// What does not hold.
-pub async fn replay(recording: &Path, seed: u64, number: usize) -> Result<()> {
+pub async fn replay(recording: &Path, seed: u64, number: usize, points_of_a_start: usize) -> Result<()> {
     let recording = Recording::load(recording)?;
     let point = point(seed, number, &NODES, &moments(&recording), recording.events.len());
     let place = crate::binary::scratch()?;
     let image = place.path().join("image");
     point.image(&Disk::default(), &recording.events, &image)?;
     logs::check(&image, &promises(&recording, &point)).with_context(|| format!("{point:?}"))?;
-    start(&recording, &point).await.map(drop)
+    let again = started(&recording, &point, seed, points_of_a_start, 1).await?;
+    match again.failures.into_iter().next() {
+        Some((_, why)) => bail!("{why}"),
+        None => Ok(()),
+    }
 }
 
 /// The real servers on an image: they open, end what is open and hold what was told; and then the power goes again.
-async fn started(recording: &Recording, point: &Point, seed: u64, extent: &Extent) -> Result<Report> {
+async fn started(
+    recording: &Recording,
+    point: &Point,
+    seed: u64,
+    points_of_a_start: usize,
+    jobs: usize,
+) -> Result<Report> {
     let (base, again, promises) = start(recording, point).await?;
     let nested = Moments::of(&again, []);
-    let points = (0..extent.points_of_a_start)
+    let points = (0..points_of_a_start)
         .map(|number| super::cut::point(seed ^ point.number as u64, number, &NODES, &nested, again.len()));
     let cuts = Cuts {
         base: &base,
         events: &again,
         points: points.collect(),
-        jobs: extent.jobs,
+        jobs,
     };
-    tokio::task::block_in_place(|| cuts.run(&|image, _| logs::check(image, &promises), &|_| {}))
-        .with_context(|| format!("the start on {point:?}"))
+    let mut report =
+        tokio::task::block_in_place(|| cuts.run(&|image, _| logs::check(image, &promises), &|_| {}))
+            .with_context(|| format!("the start on {point:?}"))?;
+    // A failure is replayed by the point whose start was cut.
+    for (number, why) in &mut report.failures {
+        *why = format!("cut {number} of its start: {why}");
+        *number = point.number;
+    }
+    Ok(report)
 }
 
-type Started = (Disk, Vec<super::trace::Event>, Vec<Promise>);
+type Started = (Disk, Vec<Event>, Vec<Promise>);
 
 async fn start(recording: &Recording, point: &Point) -> Result<Started> {
     let shim = Shim::compile()?;
