@@ -43,11 +43,8 @@ const TAKEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many calls at a time send a message and never finish it.
 const UNFINISHED_CALLS: u32 = 24;
 
-/// What the coordinator holds of unfinished messages of all calls, in bytes.
-const MAX_UNFINISHED_BYTES: usize = 64 * 1024 * 1024;
-
-/// What may be on its way besides, in bytes: the windows of two connections and their calls.
-const WINDOW_BYTES: usize = 16 * 1024 * 1024;
+/// What the coordinator takes of unfinished messages, in bytes: its bound, and the windows of two connections.
+const MAX_UNFINISHED_BYTES: usize = (64 + 16) * 1024 * 1024;
 
 /// The attempt of an honest transfer that is finished; those after it have the next numbers.
 async fn honest_xid(cluster: &Cluster) -> Result<Xid> {
@@ -398,7 +395,7 @@ async fn messages_that_are_never_finished_are_held_up_to_a_bound_and_no_further(
         }
         ensure!(held > 0, "nothing was taken at all");
         ensure!(
-            held <= MAX_UNFINISHED_BYTES + WINDOW_BYTES,
+            held <= MAX_UNFINISHED_BYTES,
             "{held} bytes of unfinished messages are held"
         );
         Ok(())
