@@ -1,6 +1,5 @@
 //! Why the coordinator could not start or go on.
 
-use covenant_fault::CrashPoint;
 use covenant_rules::Lsn;
 
 /// Everything that ends the server other than a clean shutdown.
@@ -13,11 +12,8 @@ pub enum Error {
     #[error(transparent)]
     Journal(#[from] covenant_journal::Error),
     /// The plan names a crash point that a coordinator never reaches.
-    #[error("crash point {point} is not one of a coordinator; its points begin with \"c.\"")]
-    ForeignCrashPoint {
-        /// The first such point.
-        point: CrashPoint,
-    },
+    #[error(transparent)]
+    CrashPlan(#[from] covenant_fault::Error),
     /// Too many stored records, or too many archived outcomes, did not decode.
     #[error(
         "{found} log records or archived outcomes did not decode, the bound MAX_QUARANTINED is {bound}; restore from a backup"

@@ -25,6 +25,9 @@ pub(crate) const MAX_UNFINISHED_BYTES: usize = 64 * 1024 * 1024;
 /// How long a message may take from its first byte to its last.
 pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What an unfinished message counts besides its bytes: the buffers of its call.
+const OPEN_MESSAGE_BYTES: usize = 16 * 1024;
+
 /// The bytes before a message of gRPC: a flag, and its length.
 const PREFIX_BYTES: usize = 5;
 
@@ -58,9 +61,12 @@ impl Budget {
 
     /// Replaces what one body holds; refused if all would hold too much.
     fn hold(&self, before: usize, bytes: usize) -> Result<(), Status> {
-        let now = self.held.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        self.held.fetch_sub(before, Ordering::AcqRel);
-        if bytes > before && now - before > self.max_bytes {
+        if bytes <= before {
+            self.held.fetch_sub(before - bytes, Ordering::AcqRel);
+            return Ok(());
+        }
+        let more = bytes - before;
+        if self.held.fetch_add(more, Ordering::AcqRel) + more > self.max_bytes {
             return Err(status::exhausted(
                 "MAX_UNFINISHED_BYTES",
                 self.max_bytes as u64,
@@ -128,12 +134,16 @@ impl Bounded {
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), Status> {
         self.messages.take(bytes);
-        let now = self.messages.unfinished();
+        let unfinished = self.messages.unfinished();
+        let now = match unfinished {
+            0 => 0,
+            arrived => OPEN_MESSAGE_BYTES + arrived,
+        };
         let result = self.budget.hold(self.held, now);
         self.held = now;
-        if now == 0 {
+        if unfinished == 0 {
             self.timer = None;
-        } else if now <= bytes.len() {
+        } else if unfinished <= bytes.len() {
             // It began with this piece: one that had begun before holds more than the piece brought.
             self.timer = Some(Box::pin(sleep(self.budget.timeout)));
         }
@@ -231,7 +241,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_unfinished_messages_share_one_bound_and_whole_ones_need_none() {
-        let budget = Budget::new(100, MESSAGE_TIMEOUT);
+        let budget = Budget::new(OPEN_MESSAGE_BYTES + 100, MESSAGE_TIMEOUT);
         let (first, mut one) = body(&budget);
         let (second, mut other) = body(&budget);
         let long = Bytes::from(message(1_000));
@@ -243,7 +253,7 @@ mod tests {
         let refused = next(&mut other).await.unwrap().unwrap_err();
         assert_eq!(refused.code(), Code::ResourceExhausted);
         assert!(
-            refused.message().contains("MAX_UNFINISHED_BYTES is 100"),
+            refused.message().contains("MAX_UNFINISHED_BYTES is 16484"),
             "{refused}"
         );
         drop((one, other));
@@ -252,7 +262,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_message_that_is_never_finished_ends_its_call_and_an_idle_stream_does_not() {
-        let budget = Budget::new(100, MESSAGE_TIMEOUT);
+        let budget = Budget::new(OPEN_MESSAGE_BYTES + 100, MESSAGE_TIMEOUT);
         let (idle, mut silent) = body(&budget);
         idle.send(Ok(Bytes::from(message(20)))).await.unwrap();
         assert_eq!(next(&mut silent).await.unwrap().unwrap(), 25);

@@ -66,7 +66,12 @@ pub(crate) fn recover(config: &Config, crash: &Crash) -> Result<Recovered, Error
         return Err(failed);
     }
     // A log that lost all its records is no new one.
-    if (last > 0 || opened.lost_tail.is_some()) && !reader.has_lineage {
+    if !reader.has_lineage {
+        if let Some(lost) = opened.lost_tail {
+            return Err(covenant_journal::Error::TailLost(lost).into());
+        }
+    }
+    if last > 0 && !reader.has_lineage {
         return Err(Error::NoLineage { last });
     }
     archive.expire_before(machine.fold().retained_since);

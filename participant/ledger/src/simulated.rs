@@ -4,7 +4,7 @@
 //! [`SimulatedLedger`] appends to memory, and whoever simulates the disk takes what was appended, decides what of
 //! it survives, and recovers another ledger from that. Everything that a ledger decides is the shipped code; what
 //! is not here is the journal below it, its second, folded state for outsiders, and the waiting for durability:
-//! every call answers with the LSN that must be durable before its result counts (R1).
+//! every call answers with the LSN that must be durable before its result counts (RC1).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -308,7 +308,7 @@ impl SimulatedLedger {
     /// P2, P4, P5, P6.
     ///
     /// # Errors
-    /// R4: not known.
+    /// RC4: not known.
     pub fn prepare(&mut self, branch: Branch, at: UnixMillis) -> Result<Prepare, Error> {
         Ok(match self.live.prepare(branch, at)? {
             Voted::Yes(lsn) => Prepare::Yes(lsn),
@@ -320,7 +320,7 @@ impl SimulatedLedger {
     /// P12.
     ///
     /// # Errors
-    /// R4: not known.
+    /// RC4: not known.
     pub fn commit(&mut self, xid: Xid, at: UnixMillis) -> Result<Lsn, Error> {
         self.live.commit(xid, at)
     }
@@ -328,7 +328,7 @@ impl SimulatedLedger {
     /// P10.
     ///
     /// # Errors
-    /// R4: not known.
+    /// RC4: not known.
     pub fn abort(&mut self, xid: Xid) -> Result<(), Error> {
         self.live.abort(xid)
     }
@@ -336,7 +336,7 @@ impl SimulatedLedger {
     /// P14.
     ///
     /// # Errors
-    /// R4: not known.
+    /// RC4: not known.
     pub fn resolve(&mut self, xid: Xid, what: Decision, by: Operator, at: UnixMillis) -> Result<Lsn, Error> {
         self.live.resolve(xid, what, by, at)
     }
@@ -344,7 +344,7 @@ impl SimulatedLedger {
     /// P19.
     ///
     /// # Errors
-    /// R4: not known.
+    /// RC4: not known.
     pub fn forget(&mut self, xid: Xid) -> Result<Lsn, Error> {
         self.live.forget(xid)
     }

@@ -1,5 +1,5 @@
 //! A participant's resource: the ledger's shipped core on a simulated disk; a call is complete when its record is
-//! durable (R1).
+//! durable (RC1).
 
 use covenant_fault::CrashPoint;
 use covenant_ledger::OpenSpec;
@@ -13,7 +13,7 @@ use crate::seen::Seen;
 use crate::world::{Happening, World};
 
 impl World {
-    /// Calls the resource; what it decides in memory and appends happens at once (R8).
+    /// Calls the resource; what it decides in memory and appends happens at once (RC8).
     pub(crate) fn resource_call(&mut self, who: usize, call: Call) {
         let at = self.participants[who].clock.wall_ms(self.now);
         let forced = self.participants[who].disk.forced;

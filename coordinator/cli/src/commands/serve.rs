@@ -75,7 +75,7 @@ fn log_place(data_dir: &Path, is_default: bool) {
 fn failure(error: &Error) -> Failure {
     match error {
         Error::Config(error) => Failure::usage("CONFIG", error.to_string()),
-        Error::ForeignCrashPoint { .. } => Failure::usage("CRASH_AT", format!("--crash-at: {error}")),
+        Error::CrashPlan(error) => Failure::usage("CRASH_AT", format!("--crash-at: {error}")),
         Error::Journal(error) => servers::journal_failure(error),
         other => Failure::internal("COORDINATOR", servers::one_line(other)),
     }

@@ -180,8 +180,7 @@ impl Coordinator {
             return Found::Decided(Box::new(self.view_of_outcome(outcome)), None);
         }
         // R5 let it be that far ahead of the clock when it was asked for before this start.
-        let latest = self.started + self.limits.max_created_ahead_ms;
-        let earlier = created.is_none_or(|created| created <= latest);
+        let earlier = created.is_none_or(|created| created <= self.latest_of_earlier);
         let behind_quarantine = self.quarantine.shows_id(id) || (self.quarantine.hides_an_id() && earlier);
         if behind_quarantine {
             return Found::Unknown(UnknownCause::Quarantined); // R3

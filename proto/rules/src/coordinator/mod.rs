@@ -110,6 +110,8 @@ pub struct Coordinator {
     durable: Lsn,
     next_seq: u64,
     last_decided: UnixMillis,
+    /// No id of an earlier start has a later `created` (R3, R5).
+    latest_of_earlier: UnixMillis,
     /// PREPARING to COMMITTING; ends with durable ABORT or appended END.
     transactions: BTreeMap<Xid, Transaction>,
     running: BTreeMap<TransactionId, Xid>,
@@ -148,6 +150,9 @@ impl Coordinator {
             effects.extend(fold.apply(record).map(Effect::Archive));
         }
         let mut quarantine = Quarantine::default();
+        // The wall clock may have been set back since: an earlier start decided by its own.
+        let last_started = identity.started.max(last_decided);
+        let latest_of_earlier = last_started.saturating_add(limits.max_created_ahead_ms);
         for quarantined in fold.quarantined.iter().chain(&identity.quarantined) {
             quarantine.insert(quarantined);
         }
@@ -168,6 +173,7 @@ impl Coordinator {
             durable: last,
             next_seq: 1,
             last_decided: last_decided.max(fold.retained_since),
+            latest_of_earlier,
             transactions: BTreeMap::new(),
             running: BTreeMap::new(),
             operation_bytes: 0,
@@ -215,24 +221,29 @@ impl Coordinator {
 
     /// The counter of this start, whose INCARNATION is the next record (S12).
     fn next_counter(&self, tail_lost: Option<Lsn>) -> u64 {
-        let next = self.fold.starts.last().map_or(1, |start| start.counter + 1);
+        let last = self.fold.starts.last().map_or(0, |start| start.counter);
+        // What a participant said of a lost tail is hearsay.
+        let noted = match &self.fold.suspect {
+            Some((None, position)) => *position,
+            Some((Some(_), _)) | None => 0,
+        };
         // A start is one record at least, so no counter is above the LSN of its INCARNATION: where that of an earlier
-        // one may be among what does not decode, this one's LSN is above it.
-        let hidden = self
+        // one may be among what does not decode, this one's LSN is above it. After a lost tail counters run ahead of the
+        // LSNs, and then only their number is bounded so.
+        let hides_a_start = self
             .fold
             .quarantined
             .iter()
             .any(|quarantined| quarantined.xid.is_none());
-        let hidden = if hidden { self.appended + 1 } else { 0 };
-        // Nor is one that went with a lost tail above the LSN that was known there. What a participant said is hearsay.
-        let noted = match &self.fold.suspect {
-            Some((None, position)) => Some(*position),
-            Some((Some(_), _)) | None => None,
+        let hidden = match (hides_a_start, noted) {
+            (false, _) => 0,
+            (true, 0) => self.appended,
+            (true, _) => last + self.appended,
         };
-        let lost = tail_lost
-            .max(noted)
-            .map_or(0, |position| position.saturating_add(1));
-        next.max(hidden).max(lost)
+        let lost = tail_lost.map_or(0, |position| {
+            position.max(last + position.saturating_sub(self.durable))
+        });
+        last.max(hidden).max(noted).max(lost) + 1
     }
 
     /// Takes one event at `now` (milliseconds since the start, never falling) and returns what to do, in order.

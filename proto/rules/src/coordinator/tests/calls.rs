@@ -190,6 +190,16 @@ fn r3_a_quarantined_record_without_an_id_hides_all_that_may_be_older_than_this_s
 }
 
 #[test]
+fn r3_a_clock_that_was_set_back_uncovers_no_id_of_an_earlier_start() {
+    let mut records = committed().log;
+    records.push(damaged(None));
+    let set_back = START - 3_600_000;
+    let mut bench = Bench::recovering(records, Archive::default(), Limits::DEFAULT, set_back);
+    bench.forces();
+    assert_eq!(bench.gets_of("T9", Some(START)), ["r1 = Unknown"]);
+}
+
+#[test]
 fn r3_suspect_runs_nothing_but_knows_what_it_knows() {
     let mut records = committed().log;
     records.push(Record::Suspect {

@@ -255,3 +255,27 @@ fn section_5_a_log_that_lost_its_tail_is_suspect_at_once_and_before_its_start_is
     );
     assert_eq!(bench.execute("T9", "a"), ["r1 = Unknown"], "nothing is run (R3)");
 }
+
+#[test]
+fn s12_starts_that_went_with_a_second_lost_tail_keep_their_counters() {
+    let known = |forced| Archive {
+        tail_lost: Some(forced),
+        ..Archive::default()
+    };
+    let first = Bench::new("a").log;
+    let mut bench = Bench::recovering(first, known(99), Limits::DEFAULT, START);
+    bench.forces();
+    let kept = bench.log.clone();
+    for _ in 0..3 {
+        bench.restarts_on(bench.log.clone());
+        bench.forces();
+    }
+    let lost_at = bench.log.len() as u64;
+    let used = bench.machine.incarnation().counter;
+    let bench = Bench::recovering(kept, known(lost_at), Limits::DEFAULT, START);
+    assert!(
+        bench.machine.incarnation().counter > used,
+        "{} after {used}",
+        bench.machine.incarnation().counter
+    );
+}
