@@ -66,10 +66,8 @@ pub(crate) fn recover(config: &Config, crash: &Crash) -> Result<Recovered, Error
         return Err(failed);
     }
     // A log that lost all its records is no new one.
-    if !reader.has_lineage {
-        if let Some(lost) = opened.lost_tail {
-            return Err(covenant_journal::Error::TailLost(lost).into());
-        }
+    if let Some(lost) = opened.lost_tail.filter(|_| !reader.has_lineage) {
+        return Err(covenant_journal::Error::TailLost(lost).into());
     }
     if last > 0 && !reader.has_lineage {
         return Err(Error::NoLineage { last });

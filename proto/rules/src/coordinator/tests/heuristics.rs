@@ -413,3 +413,28 @@ fn heuristics_not_forgotten_are_bounded() {
     );
     assert!(bench.machine.find_view(&tid("T1")).is_none());
 }
+
+#[test]
+fn reports_about_unknown_attempts_leave_room_for_those_about_known_ones() {
+    let limits = Limits {
+        max_heuristics: 2,
+        ..Limits::DEFAULT
+    };
+    let mut bench = Bench::recovering(Bench::new("a b").log, Archive::default(), limits, START + 1_000);
+    bench.forces();
+    bench.joins("a");
+    bench.joins("b");
+    bench.execute("T9", "a b");
+    bench.says("b", "REPORT 1/1 COMMIT");
+    bench.forces();
+    assert_eq!(
+        bench.says("b", "REPORT 1/2 COMMIT"),
+        ["alarm TOO_MANY_HEURISTICS b 1/2"]
+    );
+    let reported = bench.says("a", "REPORT 2/1 ABORT");
+    assert!(
+        reported.iter().any(|effect| effect.contains("HEURISTIC")),
+        "{reported:?}"
+    );
+    assert!(!reported.iter().any(|effect| effect.contains("TOO_MANY")));
+}
