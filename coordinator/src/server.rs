@@ -53,6 +53,8 @@ pub struct Ready {
     pub replayed: u64,
     /// Transactions that go on after the replay.
     pub in_progress: usize,
+    /// The tail of the log was lost (section 5): nothing new is run, and nothing is presumed.
+    pub suspect: bool,
     /// Milliseconds from the call to SERVING.
     pub start_ms: u64,
 }
@@ -93,6 +95,7 @@ pub async fn serve(
         incarnation: recovered.machine.incarnation().counter,
         replayed: recovered.replayed,
         in_progress: recovered.machine.fold().open.len(),
+        suspect: recovered.machine.is_suspect(),
         start_ms: 0,
     };
     let effects = std::mem::take(&mut recovered.effects);
@@ -217,4 +220,11 @@ fn log_start(recovered: &recovery::Recovered) {
         drop_attempts = recovered.report.drop_attempts,
         "replayed the log"
     );
+    if recovered.machine.is_suspect() {
+        tracing::error!(
+            "the log is SUSPECT: records that were forced in it are gone. Decisions that are still there are carried out; \
+             nothing new is run, and every other question is answered UNKNOWN. Keep the data directory, copy it, and \
+             restore the log from where it is whole; until then this coordinator is not SERVING"
+        );
+    }
 }

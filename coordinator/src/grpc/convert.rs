@@ -186,7 +186,7 @@ fn unknown(cause: UnknownCause) -> &'static str {
         }
         UnknownCause::Suspect => {
             "the end of this coordinator's log was lost (SUSPECT), and with it perhaps this outcome; an operator must \
-             look at the log and clear it"
+             restore the log, and nothing new is run until then"
         }
         UnknownCause::Quarantined => {
             "a stored record that does not decode is about this id, or may be; an operator must decide"

@@ -150,7 +150,7 @@ pub(crate) fn join_refusal(why: JoinRefusal) -> Status {
         JoinRefusal::TooManyParticipants => (
             Code::ResourceExhausted,
             "BOUND_REACHED",
-            "the bound sessions.max_participants is reached; retire a name, or raise the bound",
+            "the bound sessions.max_participants is reached; raise the bound",
         ),
     };
     refusal(code, reason, message.to_owned(), &[])
