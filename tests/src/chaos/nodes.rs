@@ -241,7 +241,7 @@ impl Nodes {
     /// Waits until the coordinator has a session with every participant.
     ///
     /// # Errors
-    /// If that takes longer than [`JOIN_TIMEOUT`].
+    /// If that takes longer than `JOIN_TIMEOUT`.
     pub async fn wait_joined(&self) -> Result<()> {
         wait_until("every participant to join", JOIN_TIMEOUT, async || {
             let page = self.client.participants(0, "", ASK_TIMEOUT).await?;

@@ -10,6 +10,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::held::Held;
 use super::{AlarmCode, Coordinator, Effect, Reply, RequestId, SessionId, Timer};
 use crate::{
     AbortReason, Backoff, BranchRecord, Fingerprint, Heuristic, Lineage, Millis, Name, Outcome, Record,
@@ -131,8 +132,11 @@ impl Transaction {
         }
     }
 
-    fn drop_operations(&mut self) -> usize {
-        self.branches.iter_mut().map(Branch::drop_operation).sum()
+    fn drop_operations(&mut self, held: &mut Held) {
+        for branch in &mut self.branches {
+            let freed = branch.drop_operation();
+            held.free(&branch.participant, freed);
+        }
     }
 }
 
@@ -149,7 +153,9 @@ impl Coordinator {
             deliveries: 0,
         };
         let deadline = self.now + execute.timeout_ms;
-        self.operation_bytes += execute.operation_bytes();
+        for (participant, operation) in &execute.branches {
+            self.held.hold(participant, operation.len());
+        }
         let transaction = Transaction {
             transaction_id: execute.transaction_id.clone(),
             fingerprint: Some(execute.fingerprint),
@@ -249,7 +255,7 @@ impl Coordinator {
             Some(branch) => {
                 assert!(preparing, "DECIDING with a vote missing: {xid} of {participant}");
                 branch.vote = Some(vote.clone());
-                self.operation_bytes -= branch.drop_operation();
+                self.held.free(participant, branch.drop_operation());
             }
         }
         match vote {
@@ -275,7 +281,7 @@ impl Coordinator {
         }
         transaction.state = State::Deciding;
         transaction.decided = decided;
-        self.operation_bytes -= transaction.drop_operations();
+        transaction.drop_operations(&mut self.held);
         let outcome = transaction.outcome(xid);
         self.set_timer(xid, None);
         self.append(Record::Commit(outcome), true);
@@ -295,7 +301,7 @@ impl Coordinator {
         transaction.state = State::Aborting;
         transaction.decided = decided;
         transaction.aborted = Some(reason);
-        self.operation_bytes -= transaction.drop_operations();
+        transaction.drop_operations(&mut self.held);
         let outcome = transaction.outcome(xid);
         let told: Vec<(Name, Option<Lineage>, bool)> = transaction
             .branches

@@ -365,6 +365,23 @@ fn bounds_are_refused_by_name_and_run_nothing() {
 }
 
 #[test]
+fn one_participant_that_does_not_answer_leaves_room_for_the_operations_of_others() {
+    let limits = Limits {
+        max_in_progress_bytes: 4,
+        ..Limits::DEFAULT
+    };
+    let mut bench = Bench::with_limits("a b c", limits);
+    bench.execute("T1", "a");
+    bench.execute("T2", "a");
+    let refused = ["r3 ! Exhausted { bound: \"max_in_progress_bytes of one participant\", value: 2 }"];
+    assert_eq!(bench.execute("T3", "a b"), refused);
+    assert_eq!(
+        bench.execute("T4", "b c"),
+        ["b < PREPARE 1/3 T4", "c < PREPARE 1/3 T4"]
+    );
+}
+
+#[test]
 fn the_bytes_of_operations_are_bounded_until_no_prepare_can_be_sent_any_more() {
     // The bench's operation of a participant is its name: a byte each.
     let limits = Limits {
