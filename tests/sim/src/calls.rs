@@ -31,6 +31,8 @@ pub enum Does {
     Moves(usize, i64),
     /// Looks whether the account has at least so much: changes nothing.
     Looks(usize, i64),
+    /// Takes so much, at least 1, from the first account and adds it to the second one.
+    Shifts(usize, usize, i64),
 }
 
 /// A transaction as callers ask for it.
@@ -70,16 +72,11 @@ impl Transaction {
 fn operation(does: Does) -> Arc<[u8]> {
     let mut operation = Operation::default();
     match does {
-        Does::Moves(account, amount) => operation.legs.push(Leg {
-            account: account_of(account),
-            direction: if amount < 0 {
-                Direction::Debit
-            } else {
-                Direction::Credit
-            },
-            amount: amount.abs(),
-            currency: currency(),
-        }),
+        Does::Moves(account, amount) => operation.legs.push(leg(account, amount)),
+        Does::Shifts(from, to, amount) => {
+            operation.legs.push(leg(from, -amount));
+            operation.legs.push(leg(to, amount));
+        }
         Does::Looks(account, at_least) => operation.assertions.push(Assertion {
             account: account_of(account),
             at_least,
@@ -87,6 +84,19 @@ fn operation(does: Does) -> Arc<[u8]> {
         }),
     }
     encode(&operation).into()
+}
+
+fn leg(account: usize, amount: i64) -> Leg {
+    Leg {
+        account: account_of(account),
+        direction: if amount < 0 {
+            Direction::Debit
+        } else {
+            Direction::Credit
+        },
+        amount: amount.abs(),
+        currency: currency(),
+    }
 }
 
 fn account_of(number: usize) -> AccountName {
@@ -222,6 +232,9 @@ impl World {
             .map(|(r, _)| *r)
             .collect();
         for request in broken {
+            self.trace.line(Node::Coordinator, &|| {
+                "leaves a caller without an answer".to_owned()
+            });
             let delay = self.between(self.setup.timing.network_us);
             self.after(delay, Happening::Answers(request, Answer::Broken));
         }

@@ -270,7 +270,7 @@ impl World {
     }
 
     /// The caller's id that a record is about.
-    fn id_of(&self, record: &Record) -> Option<TransactionId> {
+    pub(crate) fn id_of(&self, record: &Record) -> Option<TransactionId> {
         let of_attempt = || record.xid().and_then(|xid| self.history.minted.get(&xid));
         record.transaction_id().or_else(of_attempt).cloned()
     }
@@ -298,6 +298,7 @@ impl World {
             lineage,
             message: &message,
         });
+        self.stop_down(session, &message);
         let xid = crate::show::xid_of(&message);
         if let Some(process) = &mut self.coordinator.process {
             process.sends.entry(session).or_default().push(message);

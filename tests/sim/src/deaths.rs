@@ -54,6 +54,10 @@ impl World {
                     disk.process_died(keep)
                 };
                 for (_, record) in lost.iter().rev() {
+                    let id = self.id_of(record);
+                    self.trace.line(node, &|| {
+                        format!("loses {}", crate::show::record(record, id.as_ref()))
+                    });
                     self.sometimes.lost(record);
                     self.see(&Seen::Lost(record));
                 }
@@ -70,6 +74,9 @@ impl World {
                     disk.process_died(keep)
                 };
                 for (_, record) in lost.iter().rev() {
+                    self.trace.line(node, &|| {
+                        format!("loses {}", crate::show::stored(record, &self.history))
+                    });
                     if let Some(lineage) = lineage {
                         self.see(&Seen::Unwrote { lineage, record });
                     }

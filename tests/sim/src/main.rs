@@ -1,12 +1,14 @@
-//! `covenant-sim --seeds N [--from S] [--jobs J] [-o table|json]`, or `--seed S --trace` for one seed.
+//! `covenant-sim --seeds N [--from S] [--jobs J] [-o table|json]`, `--seed S --trace` for one seed, or `matrix
+//! [--write]` for the scripts of the failure matrix.
 //!
 //! Exit 0 only if every invariant held in every seed. A failing seed is printed with the command that replays it.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use covenant_sim::batch::{self, Batch};
+use covenant_sim::matrix;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
@@ -16,8 +18,10 @@ enum Output {
 
 /// Simulates whole clusters, a seed each, and checks the invariants of the protocol.
 #[derive(Parser)]
-#[command(name = "covenant-sim")]
+#[command(name = "covenant-sim", args_conflicts_with_subcommands = true)]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// How many seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
@@ -38,8 +42,21 @@ struct Args {
     output: Output,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    /// Plays every script of the failure matrix and says which golden pages differ.
+    Matrix {
+        /// Write the pages anew.
+        #[arg(long)]
+        write: bool,
+    },
+}
+
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
+    if let Some(Command::Matrix { write }) = args.command {
+        return play_matrix(write);
+    }
     // An assertion of the shipped code is reported like any violation, with its seed.
     std::panic::set_hook(Box::new(|_| {}));
     let mut out = std::io::stdout().lock();
@@ -78,4 +95,27 @@ fn exit(holds: bool) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+fn play_matrix(write: bool) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    let pages = match matrix::pages() {
+        Ok(pages) => pages,
+        Err(wrong) => {
+            for one in wrong {
+                writeln!(out, "{one}")?;
+            }
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let directory = matrix::directory();
+    if write {
+        matrix::write(&pages, &directory)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let differences = matrix::differences(&pages, &directory)?;
+    for difference in &differences {
+        writeln!(out, "{difference}")?;
+    }
+    Ok(exit(differences.is_empty()))
 }

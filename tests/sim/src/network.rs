@@ -46,8 +46,11 @@ pub(crate) struct Link {
     /// What is on its way is lost.
     up_lost: bool,
     down_lost: bool,
-    held_up: Vec<Up>,
-    held_down: Vec<Down>,
+    /// From here on a script holds this direction back, until it lets go.
+    pub(crate) up_stopped: bool,
+    pub(crate) down_stopped: bool,
+    pub(crate) held_up: Vec<Up>,
+    pub(crate) held_down: Vec<Down>,
 }
 
 impl World {
@@ -81,6 +84,8 @@ impl World {
             welcomed: false,
             up_lost: false,
             down_lost: false,
+            up_stopped: false,
+            down_stopped: false,
             held_up: Vec::new(),
             held_down: Vec::new(),
         };
@@ -107,7 +112,7 @@ impl World {
         let Some(link) = self.links.get_mut(&session) else {
             return;
         };
-        if self.partitioned.contains(&(link.who, true)) {
+        if link.up_stopped || self.partitioned.contains(&(link.who, true)) {
             link.held_up.push(up);
             return;
         }
@@ -121,7 +126,7 @@ impl World {
         let Some(link) = self.links.get_mut(&session) else {
             return;
         };
-        if self.partitioned.contains(&(link.who, false)) {
+        if link.down_stopped || self.partitioned.contains(&(link.who, false)) {
             link.held_down.push(down);
             return;
         }
@@ -153,6 +158,7 @@ impl World {
             return;
         }
         if !link.coordinator_open || link.coordinator != running {
+            self.nobody_hears(session, &up);
             return;
         }
         match up {
@@ -178,6 +184,16 @@ impl World {
             return;
         };
         let replaced = process.replaced.contains(&session);
+        self.trace.line(Node::Coordinator, &|| {
+            let how = if replaced {
+                "drops, of a replaced session:"
+            } else {
+                "<-"
+            };
+            let from = Node::Participant(who);
+            let what = crate::show::to_coordinator(&message, &self.history);
+            format!("{how} {from}  {what}")
+        });
         let wanted = process.machine.wants_archive(&message);
         let known = wanted.and_then(|xid| process.archive.by_xid.get(&xid).cloned());
         if !replaced {
@@ -225,6 +241,7 @@ impl World {
         let (who, process) = (link.who, link.process);
         // Each session is a connection of its own: what a participant gave up cannot reach it any more.
         if link.down_lost || !link.participant_open || !self.lives(Node::Participant(who), process) {
+            self.nobody_gets(session, &down);
             return;
         }
         let Some(link) = self.links.get_mut(&session) else {
@@ -258,6 +275,9 @@ impl World {
             return;
         };
         for message in &messages {
+            self.trace.line(Node::Participant(who), &|| {
+                format!("<- c   {}", crate::show::to_participant(message, &self.history))
+            });
             self.see(&Seen::Received {
                 who,
                 lineage,

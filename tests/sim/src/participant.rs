@@ -213,6 +213,7 @@ impl World {
             lineage,
             message: &message,
         });
+        self.stop_up(who, &message);
         let point = match &message {
             ToCoordinator::Vote(xid, _) => Some((CrashPoint::PVoteSent, *xid)),
             ToCoordinator::Ack(xid) => Some((CrashPoint::PAckSent, *xid)),

@@ -1,7 +1,7 @@
 //! The end of a story: faults end, everything comes back, and within a bound the world is quiet; then it is checked.
 
 use covenant_rules::coordinator::State;
-use covenant_rules::{Limits, TransactionId, UnixMillis, Wait, Xid};
+use covenant_rules::{Limits, Name, TransactionId, UnixMillis, Wait, Xid};
 
 use crate::calls::{Ask, Does, Transaction};
 use crate::node::Node;
@@ -144,16 +144,20 @@ impl World {
     }
 
     /// Operators let every heuristic with damage be forgotten.
-    fn operators_forget(&mut self) {
+    pub(crate) fn operators_forget(&mut self) {
+        for (xid, participant) in self.unforgotten_damage() {
+            self.ask(Ask::Forget(xid, participant));
+        }
+    }
+
+    /// Heuristics that are not known to agree with the decision, and that no operator has let go.
+    pub(crate) fn unforgotten_damage(&self) -> Vec<(Xid, Name)> {
         let Some(machine) = self.coordinator() else {
-            return;
+            return Vec::new();
         };
         let entries = machine.fold().heuristics.iter();
         let damaged = entries.filter(|(_, entry)| entry.damage != Some(false) && entry.forget.is_none());
-        let waiting: Vec<_> = damaged.map(|(key, _)| key.clone()).collect();
-        for (xid, participant) in waiting {
-            self.ask(Ask::Forget(xid, participant));
-        }
+        damaged.map(|(key, _)| key.clone()).collect()
     }
 
     /// Whether nothing is under way: what the checks of liveness ask for, cheaply.

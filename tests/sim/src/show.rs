@@ -26,9 +26,13 @@ pub fn xid_of(message: &ToParticipant) -> Xid {
 #[must_use]
 pub fn to_participant(message: &ToParticipant, history: &History) -> String {
     let what = match message {
+        // The attempt may not be known yet; one of a log that is not the coordinator's never will be.
         ToParticipant::Prepare {
             xid, transaction_id, ..
-        } => return format!("PREPARE {transaction_id}#{}.{}", xid.incarnation.counter, xid.seq),
+        } if history.lineage() == Some(xid.lineage) => {
+            return format!("PREPARE {}", attempt(*xid, Some(transaction_id)));
+        }
+        ToParticipant::Prepare { .. } => "PREPARE",
         ToParticipant::Commit(_) => "COMMIT",
         ToParticipant::Abort(_) => "ABORT",
         ToParticipant::Pending(_) => "PENDING",

@@ -22,6 +22,7 @@ use crate::participant::ParticipantNode;
 use crate::seen::Seen;
 use crate::setup::{Death, Setup};
 use crate::sometimes::Sometimes;
+use crate::stops::Stop;
 use crate::trace::Trace;
 use crate::workload::Caller;
 
@@ -114,6 +115,7 @@ pub struct World {
     pub(crate) answers: BTreeMap<RequestId, Answer>,
     pub(crate) callers: Vec<Caller>,
     pub(crate) armed: Vec<Armed>,
+    pub(crate) stops: Vec<Stop>,
     pub(crate) crashed_at: Option<(CrashPoint, Node)>,
     pub(crate) healed: bool,
     pub(crate) history: History,
@@ -150,6 +152,7 @@ impl World {
             answers: BTreeMap::new(),
             callers: Vec::new(),
             armed: Vec::new(),
+            stops: Vec::new(),
             crashed_at: None,
             healed: false,
             history: History {
@@ -248,6 +251,7 @@ impl World {
             }
             if self.queue.first_key_value().is_none_or(|((at, _), _)| *at > end) || !self.step() {
                 self.now = self.now.max(end);
+                (self.history.now, self.trace.now) = (self.now, self.now);
                 return is_so(self);
             }
         }

@@ -1,0 +1,133 @@
+//! What can become of a message on its way, and the script that does it.
+
+use covenant_rules::Lineage;
+
+use super::Message;
+use super::cell::Script;
+use super::message::Value;
+use crate::node::Node;
+use crate::setup::Death;
+use crate::world::World;
+
+/// Within this a script's next step must come about.
+const PATIENCE_MS: u64 = 10_000;
+/// By then a story without further faults is over.
+const OVER_MS: u64 = 5_000;
+/// A coordinator log that nobody has.
+const FOREIGN: Lineage = Lineage(0xF0);
+
+/// What becomes of a message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Anomaly {
+    /// It arrives twice in a row, and once more when all is over.
+    Duplicate,
+    /// It is lost with its session.
+    Lost,
+    /// It arrives when its receiver has restarted.
+    LateAtReceiver,
+    /// It arrives when its sender has restarted and not yet joined.
+    LateFromSender,
+    /// It arrives when its session is replaced.
+    Replaced,
+    /// It arrives when a later start of its sender has joined.
+    OlderIncarnation,
+    /// It is about an attempt of another coordinator log.
+    ForeignLineage,
+}
+
+impl Anomaly {
+    /// In the order of the pages.
+    pub const ALL: [Self; 7] = [
+        Self::Duplicate,
+        Self::Lost,
+        Self::LateAtReceiver,
+        Self::LateFromSender,
+        Self::Replaced,
+        Self::OlderIncarnation,
+        Self::ForeignLineage,
+    ];
+}
+
+/// Plays what becomes of a message; the lines.
+///
+/// # Errors
+/// It did not come about, an invariant is broken, or answer and books differ.
+pub(crate) fn play(anomaly: Anomaly, message: Message) -> Result<Vec<String>, String> {
+    let mut script = Script::new(message.mix(), false);
+    match anomaly {
+        Anomaly::Duplicate | Anomaly::ForeignLineage => repeated(&mut script, anomaly, message)?,
+        _ => held_back(&mut script, anomaly, message)?,
+    }
+    let mut lines = script.settle()?;
+    lines.push(script.end(true)?);
+    Ok(lines)
+}
+
+fn repeated(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<(), String> {
+    message.begin(script)?;
+    let from = if message.is_up() {
+        format!("<- p{}  {}", message.who() + 1, message.begins())
+    } else {
+        format!("<- c   {}", message.begins())
+    };
+    script.until(0, message.receiver(), &from)?;
+    again(script, anomaly, message)?;
+    if anomaly == Anomaly::Duplicate {
+        script.world.run_for(OVER_MS);
+        again(script, anomaly, message)?;
+    }
+    Ok(())
+}
+
+fn again(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<(), String> {
+    let mut xid = script.attempt()?;
+    if anomaly == Anomaly::ForeignLineage {
+        xid.lineage = FOREIGN;
+    }
+    if message == Message::LostState {
+        xid.seq += 1;
+    }
+    match message.value(xid, &script.transaction) {
+        Value::Up(value) => script.world.say(message.who(), value),
+        Value::Down(value) => script.world.repeat(message.who(), value),
+    }
+    Ok(())
+}
+
+fn held_back(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<(), String> {
+    let (who, up) = (message.who(), message.is_up());
+    script.world.stop_at(who, up, message.begins());
+    message.begin(script)?;
+    if !script.world.run_until(PATIENCE_MS, World::is_stopped) {
+        return Err(format!("{} is never sent", message.word()));
+    }
+    let from = script.world.trace().lines().len();
+    let restarts = |script: &mut Script, node| {
+        script.world.kill(node, Death::Process);
+        script.world.restart(node);
+    };
+    let welcome = format!("-> p{}  WELCOME", who + 1);
+    match anomaly {
+        Anomaly::Lost => script.world.cut(who, up, !up, false),
+        Anomaly::LateAtReceiver => restarts(script, message.receiver()),
+        Anomaly::LateFromSender => restarts(script, message.sender()),
+        Anomaly::Replaced => {
+            script.world.cut(who, false, false, true);
+            script.until(from, Node::Coordinator, "is replaced")?;
+            script.until(from, Node::Coordinator, &welcome)?;
+        }
+        Anomaly::OlderIncarnation => {
+            restarts(script, message.sender());
+            if !up {
+                // The end of the old session is held back as well: the participant gives it up.
+                script.world.cut(who, false, false, false);
+            }
+            script.until(from, Node::Coordinator, &welcome)?;
+        }
+        Anomaly::Duplicate | Anomaly::ForeignLineage => {}
+    }
+    if anomaly != Anomaly::Lost {
+        script.world.let_go();
+    }
+    Ok(())
+}
