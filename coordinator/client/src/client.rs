@@ -15,8 +15,8 @@ use tonic::{Request, Status, Streaming};
 use crate::error::is_wrong_server;
 use crate::link::{Ended, bounded};
 use crate::{
-    Error, LAST_LOOK_MS, Link, MAX_RESPONSE_BYTES, Outcome, Refusal, Transaction, UnixMillis, View, Why,
-    bounds, to_timestamp,
+    Error, LAST_LOOK_MS, Link, MAX_RESPONSE_BYTES, Outcome, Refusal, RefusalKind, Transaction, UnixMillis,
+    View, Why, bounds, to_timestamp,
 };
 
 /// A caller of one coordinator. Cheap to clone; clones share the connection.
@@ -83,11 +83,24 @@ impl Client {
             Ended::Answer(answer) => return Ok(Outcome::from_answer(answer)),
             Ended::Open(why) => why,
         };
-        match self
-            .get(&transaction.id, Some(transaction.created), last_look)
-            .await
-        {
-            Ok(seen @ (Outcome::Committed(_) | Outcome::Aborted(_) | Outcome::InProgress(_))) => Ok(seen),
+        if matches!(&why, Why::RefusedLater(refusal) if refusal.kind == RefusalKind::AlreadyExists) {
+            // What the id has become is the outcome of other content.
+            return Ok(Outcome::unknown(why, None));
+        }
+        let seen = self
+            .get(&transaction.id, Some(transaction.created), last_look / 2)
+            .await;
+        match seen {
+            // An id alone says nothing of the content: only the same request, which is answered at once, has its outcome.
+            Ok(Outcome::Committed(_) | Outcome::Aborted(_)) => {
+                Ok(match self.link.persist(last_look / 2, call).await {
+                    Ok(Ended::Answer(answer)) => Outcome::from_answer(answer),
+                    Ok(Ended::Open(why)) => Outcome::unknown(why, None),
+                    Err(Error::Refused(refusal)) => Outcome::unknown(Why::RefusedLater(refusal), None),
+                    Err(_) => Outcome::unknown(why, None),
+                })
+            }
+            Ok(seen @ Outcome::InProgress(_)) => Ok(seen),
             // NOT_FOUND says nothing of a send that may still be under way.
             Ok(Outcome::Unknown(_) | Outcome::NotFound(_) | Outcome::Expired(_)) | Err(_) => {
                 Ok(Outcome::unknown(why, None))

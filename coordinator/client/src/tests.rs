@@ -17,6 +17,7 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 /// What the coordinator does with the next Execute or AbortTransaction; when the script is over it answers COMMITTED.
+#[derive(Clone)]
 enum Act {
     Answer(v1::Outcome),
     Refuse(Code, &'static str),
@@ -301,9 +302,25 @@ async fn a_last_look_turns_silence_into_the_outcome_if_there_is_one() {
         (v1::Outcome::NotFound, "UNKNOWN"),
         (v1::Outcome::Expired, "UNKNOWN"),
     ] {
-        let script = Script::new([Act::Hang]);
+        let script = Script::new([Act::Hang, Act::Answer(seen)]);
         *script.seen.lock().unwrap() = Some(seen);
         assert_eq!(execute(&script, 800).await.unwrap().word(), word);
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_of_other_content_is_never_told_as_ones_own() {
+    let other = || Act::Refuse(Code::AlreadyExists, "OTHER_CONTENT");
+    for acts in [
+        vec![Act::Hang, other()],
+        vec![Act::Fail(Code::Unavailable), other()],
+        vec![Act::Hang, Act::Hang],
+    ] {
+        for seen in [v1::Outcome::Committed, v1::Outcome::Aborted] {
+            let script = Script::new(acts.clone());
+            *script.seen.lock().unwrap() = Some(seen);
+            assert_eq!(execute(&script, 800).await.unwrap().word(), "UNKNOWN");
+        }
     }
 }
 
