@@ -130,7 +130,7 @@ fn require_disk(lock: &File, path: &Path) -> Result<(), Error> {
     }
 }
 
-fn sync_directory(path: &Path) -> Result<(), Error> {
+pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
     File::open(path)
         .and_then(|directory| directory.sync_all())
         .map_err(Error::io("sync directory", path))

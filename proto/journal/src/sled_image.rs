@@ -51,6 +51,9 @@ impl SledImage {
             ..
         } = directory;
         let db = open_sled(&path)?;
+        // sled renames the snapshot that this log may need and clears the segments that only it makes good; neither is
+        // durable, and the next sync of the log would keep the second without the first.
+        directory::sync_directory(&path)?;
         if let Some(format) = making {
             // A directory in use is recognised by its first segment, so there must be one.
             db.flush().map_err(|error| Error::Corrupted {
