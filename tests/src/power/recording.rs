@@ -19,7 +19,7 @@ use super::shim::{Fdatasync, Shim};
 use super::tear::{self, Dice};
 use super::trace::{Event, now_ns};
 use crate::checks::{Caller, Told};
-use crate::cluster::{Plan, QUIET_TIMEOUT};
+use crate::cluster::Plan;
 use crate::{Cluster, Transfer, Who};
 
 /// The names of the nodes' directories.
@@ -34,6 +34,10 @@ const AMOUNT_MAX: usize = 50;
 /// How long a caller waits for one answer, and how long votes may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long the end of everything may take before the recording stops. It judges nothing: one look at thousands of transfers
+/// takes seconds on a busy machine. What is judged is how soon everything ends on an image.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is recorded.
 #[derive(Clone, Debug)]
@@ -275,7 +279,7 @@ async fn drive(cluster: &mut Cluster, shim: &Shim, load: &Load) -> Result<Vec<An
     };
     let (called, out) = tokio::join!(calls, outages(cluster, shim, load, &next));
     called.and(out)?;
-    cluster.quiet(QUIET_TIMEOUT).await?;
+    cluster.quiet(END_TIMEOUT).await?;
     for who in [Who::LedgerA, Who::LedgerB, Who::Coordinator] {
         cluster.server(who).stop_cleanly().await?;
     }
