@@ -106,9 +106,7 @@ impl World {
 
     /// Starts a coordinator process on what its disk holds.
     pub(crate) fn start_coordinator(&mut self) {
-        if self.setup.sync_at_start {
-            self.sync(Node::Coordinator);
-        }
+        self.open_log(Node::Coordinator);
         if self.reach(Node::Coordinator, CrashPoint::CStartSynced, None) {
             return;
         }
@@ -129,6 +127,8 @@ impl World {
             tail_lost: None,
             quarantined: Vec::new(),
         };
+        self.trace
+            .line(Node::Coordinator, &|| "replays its log".to_owned());
         if self.reach(Node::Coordinator, CrashPoint::CReplayMid, None) {
             return;
         }

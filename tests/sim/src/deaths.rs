@@ -131,6 +131,33 @@ impl World {
         self.take_back(node, keep, true);
     }
 
+    /// A start opens the log: what a death left in the page cache becomes durable before it is read.
+    pub(crate) fn open_log(&mut self, node: Node) {
+        self.trace.line(node, &|| "opens its log".to_owned());
+        if !self.setup.sync_at_start {
+            return;
+        }
+        let found: Vec<String> = match node {
+            Node::Coordinator => {
+                let disk = &self.coordinator.disk;
+                let found = (disk.forced + 1..=disk.appended()).filter_map(|lsn| disk.get(lsn));
+                let shown = |record| crate::show::record(record, self.id_of(record).as_ref());
+                found.map(shown).collect()
+            }
+            Node::Participant(who) => {
+                let disk = &self.participants[who].disk;
+                let found = (disk.forced + 1..=disk.appended()).filter_map(|lsn| disk.get(lsn));
+                found
+                    .map(|record| crate::show::stored(record, &self.history))
+                    .collect()
+            }
+        };
+        for record in found {
+            self.trace.line(node, &|| format!("syncs {record}"));
+        }
+        self.sync(node);
+    }
+
     /// Makes durable what a node's disk holds.
     pub(crate) fn sync(&mut self, node: Node) {
         let before = match node {

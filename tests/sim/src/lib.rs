@@ -34,6 +34,8 @@
 //! [`World::crash_at`] names a point of section 9, a node and a [`Death`]; [`World::restart`] brings a node back,
 //! [`World::lose_power`] takes what was not forced, also from a node that has restarted and acted.
 //! [`World::settle`] ends all faults, brings everything back, waits for quiet and runs the checks of section 10.
+//! [`matrix`] has such a script for every cell of section 9 and for every message anomaly; what they show stands in
+//! `golden/`.
 
 pub mod batch;
 pub mod calls;

@@ -72,12 +72,11 @@ impl World {
     /// Starts a participant process on what its disk holds.
     pub(crate) fn start_participant(&mut self, who: usize) {
         let node = Node::Participant(who);
-        if self.setup.sync_at_start {
-            self.sync(node);
-        }
+        self.open_log(node);
         if self.reach(node, CrashPoint::PStartSynced, None) {
             return;
         }
+        self.trace.line(node, &|| "replays its log".to_owned());
         if self.reach(node, CrashPoint::PReplayMid, None) {
             return;
         }

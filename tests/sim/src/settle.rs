@@ -5,6 +5,7 @@ use covenant_rules::{Limits, Name, TransactionId, UnixMillis, Wait, Xid};
 
 use crate::calls::{Ask, Does, Transaction};
 use crate::node::Node;
+use crate::participant::ParticipantNode;
 use crate::world::{Happening, World};
 
 /// How long a healed world may take until it is quiet: some rounds of the slowest retry and the longest deadline.
@@ -160,6 +161,13 @@ impl World {
         damaged.map(|(key, _)| key.clone()).collect()
     }
 
+    /// Whether no log has a record that is not forced.
+    fn all_forced(&self) -> bool {
+        let forced = |own: &ParticipantNode| own.disk.forced == own.disk.appended();
+        let disk = &self.coordinator.disk;
+        disk.forced == disk.appended() && self.participants.iter().all(forced)
+    }
+
     /// Whether nothing is under way: what the checks of liveness ask for, cheaply.
     fn is_quiet(&self) -> bool {
         let Some(machine) = self.coordinator() else {
@@ -173,6 +181,7 @@ impl World {
             && !undecided
             && machine.fold().heuristics.is_empty()
             && machine.fold().open.is_empty()
+            && self.all_forced()
             && self.calls.is_empty()
             && self.callers.iter().all(|caller| caller.heard_healed)
             && (0..self.participants.len()).all(|who| {

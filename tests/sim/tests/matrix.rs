@@ -81,6 +81,7 @@ fn every_message_has_a_script_for_everything_that_can_become_of_it() {
         "m.replaced.md",
         "m.older.md",
         "m.foreign.md",
+        "m.lineage.md",
     ];
     assert_eq!(names.len(), Anomaly::ALL.len());
     for name in names {

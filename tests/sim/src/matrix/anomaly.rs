@@ -33,11 +33,13 @@ pub enum Anomaly {
     OlderIncarnation,
     /// It is about an attempt of another coordinator log.
     ForeignLineage,
+    /// A participant of the same name and another lineage says it.
+    OtherParticipant,
 }
 
 impl Anomaly {
     /// In the order of the pages.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Duplicate,
         Self::Lost,
         Self::LateAtReceiver,
@@ -45,7 +47,18 @@ impl Anomaly {
         Self::Replaced,
         Self::OlderIncarnation,
         Self::ForeignLineage,
+        Self::OtherParticipant,
     ];
+
+    /// Why it cannot become of this message, if it cannot.
+    #[must_use]
+    pub fn cannot(self, message: Message) -> Option<&'static str> {
+        let cannot = self == Self::OtherParticipant && !message.is_up();
+        cannot.then_some(
+            "a message goes to one session, and that belongs to one lineage: what was sent to the former one reaches \
+             nobody",
+        )
+    }
 }
 
 /// Plays what becomes of a message; the lines.
@@ -55,11 +68,13 @@ impl Anomaly {
 pub(crate) fn play(anomaly: Anomaly, message: Message) -> Result<Vec<String>, String> {
     let mut script = Script::new(message.mix(), false);
     match anomaly {
-        Anomaly::Duplicate | Anomaly::ForeignLineage => repeated(&mut script, anomaly, message)?,
+        Anomaly::Duplicate | Anomaly::ForeignLineage | Anomaly::OtherParticipant => {
+            repeated(&mut script, anomaly, message)?
+        }
         _ => held_back(&mut script, anomaly, message)?,
     }
     let mut lines = script.settle()?;
-    lines.push(script.end(true)?);
+    lines.push(script.end(anomaly != Anomaly::OtherParticipant)?);
     Ok(lines)
 }
 
@@ -71,11 +86,19 @@ fn repeated(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<(
         format!("<- c   {}", message.begins())
     };
     script.until(0, message.receiver(), &from)?;
+    if anomaly == Anomaly::OtherParticipant {
+        let from = script.world.trace().lines().len();
+        script.world.new_disk(message.who());
+        let welcome = format!("-> p{}  WELCOME", message.who() + 1);
+        script.until(from, Node::Coordinator, &welcome)?;
+    }
     again(script, anomaly, message)?;
     if anomaly == Anomaly::Duplicate {
         script.world.run_for(OVER_MS);
         again(script, anomaly, message)?;
     }
+    // What the repetition causes happens while the world is whole.
+    script.world.run_for(OVER_MS);
     Ok(())
 }
 
@@ -124,7 +147,7 @@ fn held_back(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<
             }
             script.until(from, Node::Coordinator, &welcome)?;
         }
-        Anomaly::Duplicate | Anomaly::ForeignLineage => {}
+        Anomaly::Duplicate | Anomaly::ForeignLineage | Anomaly::OtherParticipant => {}
     }
     if anomaly != Anomaly::Lost {
         script.world.let_go();

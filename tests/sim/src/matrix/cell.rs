@@ -293,3 +293,39 @@ impl Script {
         moved
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_ONCE: Way = Way {
+        dying: Dying::Process,
+        back: Return::AtOnce,
+    };
+
+    #[test]
+    fn a_script_whose_point_is_not_reached_fails_and_says_so() {
+        let plan = Plan {
+            node: Node::Coordinator,
+            how: How::Runs,
+        };
+        let played = play(CrashPoint::CAbortForced, Mix::Commit, AT_ONCE, &plan);
+        assert_eq!(played, Err("c.abort.forced is never reached at c".to_owned()));
+    }
+
+    #[test]
+    fn a_script_whose_first_point_is_not_reached_fails_and_says_so() {
+        let plan = Plan {
+            node: Node::Coordinator,
+            how: How::Start(CrashPoint::CAbortAppended),
+        };
+        let played = play(CrashPoint::CStartSynced, Mix::Commit, AT_ONCE, &plan);
+        assert_eq!(played, Err("c.abort.appended is never reached at c".to_owned()));
+    }
+
+    #[test]
+    fn a_script_in_which_nobody_dies_fails_and_says_so() {
+        let script = Script::new(Mix::Commit, false);
+        assert_eq!(script.died(Node::Participant(1)), Err("p2 lives on".to_owned()));
+    }
+}

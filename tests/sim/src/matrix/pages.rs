@@ -30,8 +30,8 @@ side did in it. These pages are generated, and a test compares them with what th
 
 One transaction `T`; `T#1` is its first attempt. `c` is the coordinator, `p1` and `p2` are the participants. A line is
 what one of them did, in order: `-> p1` sent to p1, `<- p1` got from p1, `appends` wrote to its log, `forced` the record
-is durable by a force of its own, `loses` a crash took the record. `=` is what a caller is told when all is over, and
-which accounts changed. `(5.0 s)` is a pause. A restart makes durable what it found before it reads it, without a line.
+is durable, `loses` a crash took the record, `syncs` a start found the record in the page cache and made it durable
+before it read it. `=` is what a caller is told when all is over, and which accounts changed. `(5.0 s)` is a pause.
 
 A page has a heading per mix with the story up to the crash, and below it a heading per way to die and come back:
 
@@ -109,12 +109,21 @@ fn readme(pages: &[Page]) -> String {
 
 fn impossible() -> String {
     let mut text = String::from(
-        "# Cells that cannot occur\n\nEach row stands for all six ways to die and come back. A test arms each of these \
+        "# Cells that cannot occur\n\nEach row of the first table stands for all six ways to die and come back. A test arms each of these \
          points and runs the mix: none is reached.\n\n| crash point | mix | why not |\n|---|---|---|\n",
     );
     for (point, mix) in stories() {
         if let Err(why) = plan(point, mix) {
             push(&mut text, &format!("| `{point}` | {mix} | {why} |"));
+        }
+    }
+    push(&mut text, "\n| page | message | why not |\n|---|---|---|");
+    for one in Anomaly::ALL {
+        for message in Message::ALL {
+            if let Some(why) = one.cannot(message) {
+                let row = format!("| `{}` | {} | {why} |", words::anomaly(one).0, message.word());
+                push(&mut text, &row);
+            }
         }
     }
     text
@@ -191,10 +200,12 @@ fn of_anomaly(one: Anomaly) -> Result<String, Vec<String>> {
     let mut text = format!("# {title}\n\n{look}\n\n");
     let mut wrong = Vec::new();
     for message in Message::ALL {
-        push(
-            &mut text,
-            &format!("## {}\n\n{}\n", message.word(), words::message(message)),
-        );
+        push(&mut text, &format!("## {}\n", message.word()));
+        if let Some(why) = one.cannot(message) {
+            push(&mut text, &format!("Cannot occur: {why}.\n"));
+            continue;
+        }
+        push(&mut text, &format!("{}\n", words::message(message)));
         match anomaly::play(one, message) {
             Ok(lines) => block(&mut text, &lines),
             Err(why) => wrong.push(format!("{title}, {}: {why}", message.word())),

@@ -18,6 +18,7 @@ pub(crate) struct Rendering {
     /// The death at a crash point is shown already.
     died_there: bool,
     dial_in_vain: BTreeSet<String>,
+    replays: bool,
     last: Option<Micros>,
     lines: Vec<String>,
 }
@@ -43,7 +44,15 @@ impl Rendering {
             self.dial_in_vain.insert(node.to_owned());
             return;
         }
+        // Said again when the start is through: it is shown only if a death comes first.
+        if text == "replays its log" {
+            self.replays = true;
+            return;
+        }
         let there = text.starts_with("crash point ");
+        if std::mem::take(&mut self.replays) && there {
+            self.lines.push(format!("{node:<3} replays its log"));
+        }
         if std::mem::replace(&mut self.died_there, there) {
             return;
         }

@@ -49,7 +49,8 @@ pub(crate) fn point(point: CrashPoint) -> &'static str {
              is NOT_FOUND, and the branches abort by presumption all the same."
         }
         At::CAbortSentSome => {
-            "ABORT messages wait for no force: p2 may hear of it before it is durable; callers may not."
+            "ABORT messages wait for no force: p2 may hear of it before it is durable; callers may not. (Here the record is in \
+             the page cache by then; a server lets the messages go first, so that a death of its process alone can lose it.)"
         }
         At::CAbortForced => "ABORT is durable and no caller was told: the id is ABORTED after the restart.",
         At::CHeuristicForced => {
@@ -160,6 +161,12 @@ pub(crate) fn anomaly(anomaly: Anomaly) -> (&'static str, &'static str, &'static
             "Messages about an attempt of a foreign lineage",
             "Behind each message comes the same about an attempt `?#1` of a coordinator log that nobody has: an inquiry \
              is answered UNKNOWN (Q2), and nothing that a coordinator says of it moves money.",
+        ),
+        Anomaly::OtherParticipant => (
+            "m.lineage",
+            "Messages of a participant with another lineage",
+            "Behind each message its sender loses its disk and joins with another lineage, which then says the same: it \
+             speaks for no branch of the former one. The accounts of the lost disk are opened anew.",
         ),
     }
 }
