@@ -215,13 +215,18 @@ impl Coordinator {
             return Err(exhausted("max_in_progress", self.limits.max_in_progress));
         }
         let max_bytes = self.limits.max_in_progress_bytes;
-        if self.held.total() + execute.operation_bytes() > max_bytes {
+        if self.operation_bytes + execute.operation_bytes() > max_bytes {
             return Err(exhausted("max_in_progress_bytes", max_bytes));
         }
         // One that does not answer must leave room for the others.
         let max_bytes = max_bytes.div_ceil(2);
+        let held = |name: &Name| {
+            self.participants
+                .get(name)
+                .map_or(0, |known| known.operation_bytes)
+        };
         let mut branches = execute.branches.iter();
-        if branches.any(|(name, operation)| self.held.of(name) + operation.len() > max_bytes) {
+        if branches.any(|(name, operation)| held(name) + operation.len() > max_bytes) {
             return Err(exhausted("max_in_progress_bytes of one participant", max_bytes));
         }
         let per_participant = self.limits.max_in_progress_per_participant;

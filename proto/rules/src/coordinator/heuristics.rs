@@ -178,7 +178,7 @@ impl Coordinator {
                     .filter(|b| b.lineage == Some(lineage));
                 if let (Heuristic::Commit, Some(branch)) = (what, branch) {
                     branch.vote.get_or_insert(Vote::Yes); // C5
-                    self.held.free(participant, branch.drop_operation());
+                    self.free_operations(xid, Some(participant));
                     self.decide_if_all_voted(xid);
                 }
             }

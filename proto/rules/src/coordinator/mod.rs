@@ -7,7 +7,6 @@
 //! | `fold.rs` | what durable records add up to |
 //! | `transaction.rs` | the life of one transaction: C1 to C11 |
 //! | `durable.rs` | what a durable record sets free |
-//! | `held.rs` | bytes of operations |
 //! | `heuristics.rs` | C12, C13 |
 //! | `forgetting.rs` | FORGET, from its record to its acknowledgement; heuristics at a start |
 //! | `on_its_way.rs` | what was appended about a branch and is not durable |
@@ -27,7 +26,6 @@ mod durable;
 mod event;
 mod fold;
 mod forgetting;
-mod held;
 mod heuristics;
 mod inquiry;
 mod on_its_way;
@@ -55,7 +53,6 @@ use crate::{
     ToCoordinator, ToParticipant, TransactionId, UnixMillis, Xid,
 };
 use forgetting::Walk;
-use held::Held;
 use on_its_way::OnItsWay;
 use quarantine::Quarantine;
 use retention::Retention;
@@ -119,7 +116,7 @@ pub struct Coordinator {
     transactions: BTreeMap<Xid, Transaction>,
     running: BTreeMap<TransactionId, Xid>,
     /// Bytes of the operations that they hold.
-    held: Held,
+    operation_bytes: usize,
     participants: BTreeMap<Name, Known>,
     sessions: BTreeMap<SessionId, Session>,
     timers: BTreeSet<(Millis, Timer)>,
@@ -179,7 +176,7 @@ impl Coordinator {
             latest_of_earlier,
             transactions: BTreeMap::new(),
             running: BTreeMap::new(),
-            held: Held::default(),
+            operation_bytes: 0,
             participants: BTreeMap::new(),
             sessions: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -375,7 +372,7 @@ impl Coordinator {
     /// The bytes of operations that undecided transactions hold, at most `max_in_progress_bytes`.
     #[must_use]
     pub fn in_progress_bytes(&self) -> usize {
-        self.held.total()
+        self.operation_bytes
     }
 
     /// The lowest attempt for which this participant may still get a PREPARE, or a COMMIT that it has not

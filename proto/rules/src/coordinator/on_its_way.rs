@@ -21,45 +21,64 @@ pub(super) struct OnItsWay {
     done: BTreeMap<Branch, u32>,
 }
 
+/// What a record says of a branch.
+enum Said {
+    Heuristic(Heuristic, Option<bool>),
+    Forget,
+    ForgetDone,
+}
+
+fn said(record: &Record) -> Option<(Branch, Said)> {
+    let (xid, participant, said) = match record {
+        Record::Heuristic {
+            xid,
+            participant,
+            what,
+            damage,
+            ..
+        } => (xid, participant, Said::Heuristic(*what, *damage)),
+        Record::Forget { xid, participant, .. } => (xid, participant, Said::Forget),
+        Record::ForgetDone { xid, participant } => (xid, participant, Said::ForgetDone),
+        Record::Lineage { .. }
+        | Record::Incarnation(_)
+        | Record::Participant { .. }
+        | Record::Commit(_)
+        | Record::Abort(_)
+        | Record::End(_)
+        | Record::Resolved { .. }
+        | Record::Retained(_)
+        | Record::Suspect { .. }
+        | Record::SuspectCleared(_)
+        | Record::Quarantined(_) => return None,
+    };
+    Some(((*xid, participant.clone()), said))
+}
+
 impl OnItsWay {
     /// The record was appended.
     pub(super) fn appended(&mut self, record: &Record) {
-        match record {
-            Record::Heuristic {
-                xid,
-                participant,
-                what,
-                damage,
-                ..
-            } => {
-                let contents = self.heuristics.entry((*xid, participant.clone())).or_default();
-                contents.push_back((*what, *damage));
+        let Some((branch, said)) = said(record) else {
+            return;
+        };
+        match said {
+            Said::Heuristic(what, damage) => {
+                self.heuristics
+                    .entry(branch)
+                    .or_default()
+                    .push_back((what, damage));
             }
-            Record::Forget { xid, participant, .. } => {
-                self.forgets.insert((*xid, participant.clone()));
-            }
-            Record::ForgetDone { xid, participant } => {
-                *self.done.entry((*xid, participant.clone())).or_default() += 1;
-            }
-            Record::Lineage { .. }
-            | Record::Incarnation(_)
-            | Record::Participant { .. }
-            | Record::Commit(_)
-            | Record::Abort(_)
-            | Record::End(_)
-            | Record::Resolved { .. }
-            | Record::Retained(_)
-            | Record::Suspect { .. }
-            | Record::SuspectCleared(_)
-            | Record::Quarantined(_) => {}
+            Said::Forget => drop(self.forgets.insert(branch)),
+            Said::ForgetDone => *self.done.entry(branch).or_default() += 1,
         }
     }
 
     /// The record is durable. Records become so in the order in which they were appended.
     pub(super) fn durable(&mut self, record: &Record) {
-        match record {
-            Record::Heuristic { xid, participant, .. } => {
-                let branch = (*xid, participant.clone());
+        let Some((branch, said)) = said(record) else {
+            return;
+        };
+        match said {
+            Said::Heuristic(..) => {
                 if let Some(contents) = self.heuristics.get_mut(&branch) {
                     contents.pop_front();
                     if contents.is_empty() {
@@ -67,11 +86,8 @@ impl OnItsWay {
                     }
                 }
             }
-            Record::Forget { xid, participant, .. } => {
-                self.forgets.remove(&(*xid, participant.clone()));
-            }
-            Record::ForgetDone { xid, participant } => {
-                let branch = (*xid, participant.clone());
+            Said::Forget => drop(self.forgets.remove(&branch)),
+            Said::ForgetDone => {
                 if let Some(count) = self.done.get_mut(&branch) {
                     *count -= 1;
                     if *count == 0 {
@@ -79,17 +95,6 @@ impl OnItsWay {
                     }
                 }
             }
-            Record::Lineage { .. }
-            | Record::Incarnation(_)
-            | Record::Participant { .. }
-            | Record::Commit(_)
-            | Record::Abort(_)
-            | Record::End(_)
-            | Record::Resolved { .. }
-            | Record::Retained(_)
-            | Record::Suspect { .. }
-            | Record::SuspectCleared(_)
-            | Record::Quarantined(_) => {}
         }
     }
 

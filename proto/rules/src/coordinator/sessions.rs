@@ -42,6 +42,8 @@ pub(super) struct Known {
     sessions: BTreeMap<Lineage, SessionId>,
     /// Attempts for which it may still get a PREPARE, or a COMMIT that it has not acknowledged.
     pub(super) owed: BTreeSet<Xid>,
+    /// Bytes of the operations that undecided transactions hold for it.
+    pub(super) operation_bytes: usize,
 }
 
 impl Known {
@@ -50,6 +52,7 @@ impl Known {
             lineage,
             sessions: BTreeMap::new(),
             owed: BTreeSet::new(),
+            operation_bytes: 0,
         }
     }
 

@@ -10,7 +10,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::held::Held;
 use super::{AlarmCode, Coordinator, Effect, Reply, RequestId, SessionId, Timer};
 use crate::{
     AbortReason, Backoff, BranchRecord, Fingerprint, Heuristic, Lineage, Millis, Name, Outcome, Record,
@@ -56,11 +55,6 @@ impl Branch {
             vote: self.vote.clone(),
             forgotten: None,
         }
-    }
-
-    /// No PREPARE is sent any more; how many bytes that frees.
-    pub(super) fn drop_operation(&mut self) -> usize {
-        self.operation.take().map_or(0, |operation| operation.len())
     }
 
     pub(super) fn voted_yes(&self) -> bool {
@@ -131,13 +125,6 @@ impl Transaction {
             heuristic: None,
         }
     }
-
-    fn drop_operations(&mut self, held: &mut Held) {
-        for branch in &mut self.branches {
-            let freed = branch.drop_operation();
-            held.free(&branch.participant, freed);
-        }
-    }
 }
 
 impl Coordinator {
@@ -153,9 +140,6 @@ impl Coordinator {
             deliveries: 0,
         };
         let deadline = self.now + execute.timeout_ms;
-        for (participant, operation) in &execute.branches {
-            self.held.hold(participant, operation.len());
-        }
         let transaction = Transaction {
             transaction_id: execute.transaction_id.clone(),
             fingerprint: Some(execute.fingerprint),
@@ -171,18 +155,38 @@ impl Coordinator {
         };
         self.effects.push(Effect::Changed(execute.transaction_id.clone()));
         self.running.insert(execute.transaction_id, xid);
-        let participants: Vec<Name> = transaction
+        let participants: Vec<(Name, usize)> = transaction
             .branches
             .iter()
-            .map(|branch| branch.participant.clone())
+            .map(|branch| {
+                let bytes = branch.operation.as_ref().map_or(0, |operation| operation.len());
+                (branch.participant.clone(), bytes)
+            })
             .collect();
         self.transactions.insert(xid, transaction);
         self.set_timer(xid, Some(deadline));
-        for participant in &participants {
+        for (participant, bytes) in &participants {
             if let Some(known) = self.participants.get_mut(participant) {
                 known.owed.insert(xid);
+                known.operation_bytes += bytes;
+                self.operation_bytes += bytes;
             }
             self.send_prepare(xid, participant);
+        }
+    }
+
+    /// No PREPARE of this branch, or of all, is sent any more: what it would bring is not held.
+    pub(super) fn free_operations(&mut self, xid: Xid, of: Option<&Name>) {
+        let transaction = self.transactions.get_mut(&xid);
+        for branch in transaction.into_iter().flat_map(|t| &mut t.branches) {
+            if of.is_some_and(|name| branch.participant != *name) {
+                continue;
+            }
+            let known = self.participants.get_mut(&branch.participant);
+            if let (Some(operation), Some(known)) = (branch.operation.take(), known) {
+                known.operation_bytes -= operation.len();
+                self.operation_bytes -= operation.len();
+            }
         }
     }
 
@@ -255,7 +259,7 @@ impl Coordinator {
             Some(branch) => {
                 assert!(preparing, "DECIDING with a vote missing: {xid} of {participant}");
                 branch.vote = Some(vote.clone());
-                self.held.free(participant, branch.drop_operation());
+                self.free_operations(xid, Some(participant));
             }
         }
         match vote {
@@ -281,8 +285,8 @@ impl Coordinator {
         }
         transaction.state = State::Deciding;
         transaction.decided = decided;
-        transaction.drop_operations(&mut self.held);
         let outcome = transaction.outcome(xid);
+        self.free_operations(xid, None);
         self.set_timer(xid, None);
         self.append(Record::Commit(outcome), true);
     }
@@ -301,7 +305,6 @@ impl Coordinator {
         transaction.state = State::Aborting;
         transaction.decided = decided;
         transaction.aborted = Some(reason);
-        transaction.drop_operations(&mut self.held);
         let outcome = transaction.outcome(xid);
         let told: Vec<(Name, Option<Lineage>, bool)> = transaction
             .branches
@@ -314,6 +317,7 @@ impl Coordinator {
                 )
             })
             .collect();
+        self.free_operations(xid, None);
         self.set_timer(xid, None);
         self.append(Record::Abort(outcome), true);
         for (participant, lineage, tell) in told {

@@ -379,6 +379,16 @@ fn one_participant_that_does_not_answer_leaves_room_for_the_operations_of_others
         bench.execute("T4", "b c"),
         ["b < PREPARE 1/3 T4", "c < PREPARE 1/3 T4"]
     );
+    // A vote gives its share back, and so does the end of a transaction that it never answered.
+    bench.says("a", "YES 1/1");
+    assert_eq!(bench.execute("T5", "a"), ["a < PREPARE 1/4 T5"]);
+    bench.says("b", "NO 1/3 X");
+    bench.says("c", "NO 1/3 X");
+    bench.passes(Limits::DEFAULT.max_deadline_ms);
+    bench.forces();
+    assert_eq!(bench.machine.in_progress_bytes(), 0);
+    bench.execute("T6", "a");
+    assert_eq!(bench.execute("T7", "a"), ["a < PREPARE 1/6 T7"]);
 }
 
 #[test]
