@@ -7,6 +7,7 @@
 //! What they cannot show: that a driver performs effects in order, and that a log keeps what it forced.
 
 mod bench;
+mod bounds;
 mod calls;
 mod checks;
 mod disk;
