@@ -80,8 +80,9 @@ impl Budget {
 /// How far the messages of a body have arrived.
 #[derive(Default)]
 struct Messages {
-    /// Bytes of the prefix that have arrived.
-    prefix: Vec<u8>,
+    /// The prefix, and how many bytes of it have arrived.
+    prefix: [u8; PREFIX_BYTES],
+    arrived: usize,
     /// Bytes of the message that have arrived, and that it has.
     message: Option<(usize, usize)>,
 }
@@ -98,13 +99,15 @@ impl Messages {
                 }
                 continue;
             }
-            let now = bytes.len().min(PREFIX_BYTES - self.prefix.len());
-            self.prefix.extend_from_slice(&bytes[..now]);
+            let now = bytes.len().min(PREFIX_BYTES - self.arrived);
+            self.prefix[self.arrived..][..now].copy_from_slice(&bytes[..now]);
+            self.arrived += now;
             bytes = &bytes[now..];
-            if let [_, a, b, c, d] = self.prefix[..] {
-                self.prefix.clear();
+            if self.arrived == PREFIX_BYTES {
+                let [_, length @ ..] = self.prefix;
+                let length = u32::from_be_bytes(length) as usize;
+                self.arrived = 0;
                 // An empty message is whole.
-                let length = u32::from_be_bytes([a, b, c, d]) as usize;
                 self.message = (length > 0).then_some((0, length));
             }
         }
@@ -112,7 +115,7 @@ impl Messages {
 
     /// Bytes that wait for the rest of their message.
     fn unfinished(&self) -> usize {
-        self.prefix.len() + self.message.map_or(0, |(arrived, _)| PREFIX_BYTES + arrived)
+        self.arrived + self.message.map_or(0, |(arrived, _)| PREFIX_BYTES + arrived)
     }
 }
 

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use covenant_codec::MAX_OPERATION_BYTES;
 use covenant_journal::{Damaged, Envelope, IdIndex};
 use covenant_participant::Branch as Asked;
-use covenant_rules::{Decision, Floor, Incarnation, Lineage, Lsn, Operator, TransactionId, UnixMillis, Xid};
+use covenant_rules::{
+    Decision, Floor, Incarnation, Lineage, Lsn, Name, Operator, TransactionId, UnixMillis, Xid,
+};
 
 use crate::account::{AccountName, OpenSpec};
 use crate::branch::{Branch, Phase};
@@ -136,6 +138,39 @@ impl<L: Log> Live<L> {
                 transaction_id: transaction_id.clone(),
             }),
         }
+    }
+
+    /// The log's identity: `new` on a new log, whose LINEAGE is appended. A log without a name takes the one that is asked
+    /// for.
+    ///
+    /// # Errors
+    /// [`Error::NoLineage`] for a log that is not new and names none; [`Error::OtherName`], and nothing is appended.
+    pub(crate) fn identify(
+        &mut self,
+        new: Lineage,
+        asked: Option<Name>,
+        now: UnixMillis,
+    ) -> Result<Lineage, Error> {
+        let created = self.appended == 0;
+        let (lineage, made_at) = match self.state.lineage {
+            Some(known) => known,
+            None if created => (new, now),
+            None => return Err(Error::NoLineage),
+        };
+        if let (Some(found), Some(asked)) = (&self.state.name, &asked)
+            && found != asked
+        {
+            let (found, asked) = (found.clone(), asked.clone());
+            return Err(Error::OtherName { found, asked });
+        }
+        if created || (self.state.name.is_none() && asked.is_some()) {
+            self.append(Record::Lineage {
+                lineage,
+                made_at,
+                name: asked,
+            })?;
+        }
+        Ok(lineage)
     }
 
     /// Appends this start; it counts once the record with that LSN is durable.

@@ -269,14 +269,7 @@ impl SimulatedLedger {
         bits: u64,
         at: UnixMillis,
     ) -> Result<(Recovered, Lsn), Error> {
-        if self.live.appended() == 0 {
-            self.live.append(Record::Lineage {
-                lineage: new_lineage,
-                made_at: at,
-                name: None,
-            })?;
-        }
-        let (lineage, _) = self.live.state.lineage.ok_or(Error::NoLineage)?;
+        let lineage = self.live.identify(new_lineage, None, at)?;
         let (incarnation, lsn) = self.live.start(bits)?;
         let identity = Identity { lineage, incarnation };
         Ok((resource::recovered(identity, &self.live.state), lsn))

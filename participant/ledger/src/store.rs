@@ -188,7 +188,6 @@ impl Inner {
         opened.refuse_lost_tail()?;
         let Opened {
             journal,
-            created,
             replay,
             archive,
             ..
@@ -200,7 +199,8 @@ impl Inner {
         let replayed = live.appended();
         let now = (options.clock)();
         let folded = Folded::new(live.state.clone(), replayed, archive, waiting);
-        let lineage = identify(&mut live, created, options.name, now)?;
+        let new = Lineage(uuid::Uuid::new_v4().as_u128());
+        let lineage = live.identify(new, options.name, now)?;
         let bits = getrandom::u64().map_err(Error::Random)?;
         let (incarnation, start) = live.start(bits)?;
         let inner = Self {
@@ -315,30 +315,6 @@ impl Inner {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Makes the log's identity where it has none, and binds the name to it; nothing is written where that is refused.
-fn identify(live: &mut Live, created: bool, asked: Option<Name>, now: UnixMillis) -> Result<Lineage, Error> {
-    let (lineage, made_at) = match live.state.lineage {
-        Some(known) => known,
-        None if created => (Lineage(uuid::Uuid::new_v4().as_u128()), now),
-        None => return Err(Error::NoLineage),
-    };
-    if let (Some(found), Some(asked)) = (&live.state.name, &asked)
-        && found != asked
-    {
-        let (found, asked) = (found.clone(), asked.clone());
-        return Err(Error::OtherName { found, asked });
-    }
-    if created || (live.state.name.is_none() && asked.is_some()) {
-        let name = asked;
-        live.append(Record::Lineage {
-            lineage,
-            made_at,
-            name,
-        })?;
-    }
-    Ok(lineage)
 }
 
 /// Takes every record of the replay into the live state; the entries that they made.
