@@ -217,9 +217,9 @@ impl World {
         let Some(mut xid) = minted.get(which % minted.len().max(1)).copied() else {
             return;
         };
-        // Who acknowledged COMMIT never asks again, and its outcome may have expired since.
+        // Who acknowledged COMMIT or FORGET never asks again, and its outcome may have expired since.
         let own = self.lineage_of(who).and_then(|own| self.history.branch(xid, own));
-        if own.is_some_and(|branch| branch.committed_durably) {
+        if own.is_some_and(|branch| branch.committed_durably || branch.forgotten_durably) {
             return;
         }
         match which / 64 % 8 {

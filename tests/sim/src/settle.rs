@@ -191,7 +191,9 @@ impl World {
                         .filter(|doubt| Some(doubt.xid.lineage) == present)
                         .count()
                 });
-                doubts == Some(0) && self.is_idle(who)
+                // A PREPARE that waits ends with its ABORT, which may be under way, or with its session (P3).
+                let waits = self.participant(who).is_some_and(|machine| machine.waiting() > 0);
+                doubts == Some(0) && !waits && self.is_idle(who)
             })
     }
 }
