@@ -10,7 +10,7 @@ use covenant_rules::{Outcome, ToCoordinator, TransactionId};
 use crate::Error;
 use crate::archive::Found;
 use crate::driver::Driver;
-use crate::input::{Answer, Call, Refused};
+use crate::input::{Answer, Call, Figures, Refused};
 use crate::listing;
 
 impl Driver {
@@ -99,6 +99,13 @@ impl Driver {
                         .map(|slot| (slot.joined_at_ms, slot.version))
                 };
                 let _ = answer.send(Ok(listing::participants(&self.machine, &query, joined)));
+            }
+            Call::Figures { answer } => {
+                let _ = answer.send(Ok(Figures {
+                    log: self.journal.stats(),
+                    messages_sent: self.messages_sent,
+                    messages_received: self.messages_received,
+                }));
             }
         }
         Ok(())

@@ -65,6 +65,8 @@ pub(crate) struct Driver {
     pub(crate) callers: HashMap<RequestId, Answer<View>>,
     pub(crate) alarms: AlarmLines<AlarmCode>,
     pub(crate) next_request: RequestId,
+    pub(crate) messages_sent: u64,
+    pub(crate) messages_received: u64,
     expiring: bool,
     checkpoint_records: u64,
     drain: Duration,
@@ -86,6 +88,8 @@ impl Driver {
             callers: HashMap::new(),
             alarms: AlarmLines::new(),
             next_request: 1,
+            messages_sent: 0,
+            messages_received: 0,
             expiring: true,
             checkpoint_records: config.log.checkpoint_records,
             drain: Duration::from_millis(config.sessions.drain_ms),
@@ -186,6 +190,7 @@ impl Driver {
                 self.step(Event::Joined { session, hello }).await
             }
             FromSession::Messages { session, messages } => {
+                self.messages_received += messages.len() as u64;
                 for message in messages {
                     self.message(session, message).await?;
                 }

@@ -84,6 +84,7 @@ impl Driver {
             self.touched.push(session);
         }
         slot.sends.push(message);
+        self.messages_sent += 1;
         if let Some(point) = point {
             self.crash_when_sent(session, point).await;
         }

@@ -71,6 +71,17 @@ pub(crate) enum Call {
         query: ParticipantQuery,
         answer: Answer<ParticipantPage>,
     },
+    Figures {
+        answer: Answer<Figures>,
+    },
+}
+
+/// What the loop did since its start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub(crate) log: covenant_journal::Stats,
+    pub(crate) messages_sent: u64,
+    pub(crate) messages_received: u64,
 }
 
 /// What a session says.

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use covenant_client::{Client, Link};
 
 use crate::commands::{
-    accounts, completion, config, demo, entries, ledger, participant, serve, transfer, tx,
+    accounts, bench, completion, config, demo, entries, ledger, participant, serve, transfer, tx,
 };
 use crate::exit::{EXIT_CODES, Failure};
 use crate::output::{Format, Output};
@@ -73,6 +73,11 @@ pub(crate) enum Command {
     Completion(completion::Args),
     /// Watch transfers survive crashes: three processes on this machine, about ten seconds.
     Demo(demo::Args),
+    /// Measure transfers over a coordinator and its ledgers, started here or there already.
+    Bench(Box<bench::Args>),
+    /// Part of the load of `covenant bench`.
+    #[command(hide = true)]
+    BenchCaller(bench::caller::Args),
 }
 
 /// How to write the answer.

@@ -5,8 +5,10 @@ use std::time::Duration;
 use covenant_client::{Error, Link, MAX_RESPONSE_BYTES, bounded};
 use covenant_proto::ledger::v1::ledger_service_client::LedgerServiceClient;
 use covenant_proto::ledger::v1::{
-    Account, Entry, Hold, ListAccountsRequest, ListEntriesRequest, ListEntriesResponse, ListHoldsRequest,
+    Account, Entry, GetFiguresRequest, Hold, ListAccountsRequest, ListEntriesRequest, ListEntriesResponse,
+    ListHoldsRequest, OpenAccountRequest,
 };
+use covenant_proto::v1::LogFigures;
 use tonic::transport::Channel;
 
 use crate::args::read_patience;
@@ -85,6 +87,27 @@ pub(crate) async fn entries_page(
         async move { client(channel).list_entries(request).await }
     };
     Ok(link.ask(patience, call).await?.into_inner())
+}
+
+/// Opens an account, unless it is there.
+pub(crate) async fn open_account(link: &Link, request: OpenAccountRequest) -> Result<Account, Error> {
+    let call = |channel, until| {
+        let request = bounded(request.clone(), until);
+        async move { client(channel).open_account(request).await }
+    };
+    // Opening again changes nothing, so it may be asked for again.
+    let opened = link.ask(read_patience(), call).await?.into_inner();
+    Ok(opened.account.unwrap_or_default())
+}
+
+/// What the ledger wrote to its log since its start.
+pub(crate) async fn log_figures(link: &Link) -> Result<LogFigures, Error> {
+    let call = |channel, until| {
+        let request = bounded(GetFiguresRequest {}, until);
+        async move { client(channel).get_figures(request).await }
+    };
+    let figures = link.ask(read_patience(), call).await?.into_inner();
+    Ok(figures.log.unwrap_or_default())
 }
 
 async fn all<T>(page: impl AsyncFn(String) -> Result<(Vec<T>, String), Error>) -> Result<Listed<T>, Error> {

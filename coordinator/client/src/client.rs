@@ -5,8 +5,9 @@ use std::time::Duration;
 use covenant_proto::v1::operator_service_client::OperatorServiceClient;
 use covenant_proto::v1::transaction_service_client::TransactionServiceClient;
 use covenant_proto::v1::{
-    AbortTransactionRequest, GetTransactionRequest, ListParticipantsRequest, ListParticipantsResponse,
-    ListTransactionsRequest, StateFilter, WatchTransactionsRequest, WatchTransactionsResponse,
+    AbortTransactionRequest, GetFiguresRequest, GetFiguresResponse, GetTransactionRequest,
+    ListParticipantsRequest, ListParticipantsResponse, ListTransactionsRequest, StateFilter,
+    WatchTransactionsRequest, WatchTransactionsResponse,
 };
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -238,6 +239,19 @@ impl Client {
                 let mut operators = operators;
                 operators.list_participants(request).await
             }
+        };
+        Ok(self.link.ask(patience, call).await?.into_inner())
+    }
+
+    /// Asks what the coordinator did since its start.
+    ///
+    /// # Errors
+    /// [`Error::NeverSent`], [`Error::Refused`], [`Error::WrongServer`] and [`Error::Unanswered`], after at most
+    /// `patience`.
+    pub async fn figures(&self, patience: Duration) -> Result<GetFiguresResponse, Error> {
+        let call = |channel, until| {
+            let request = bounded(GetFiguresRequest {}, until);
+            async move { OperatorServiceClient::new(channel).get_figures(request).await }
         };
         Ok(self.link.ask(patience, call).await?.into_inner())
     }

@@ -1,7 +1,9 @@
 //! OperatorService: what operators see.
 
 use covenant_proto::v1::operator_service_server::OperatorService;
-use covenant_proto::v1::{ListParticipantsRequest, ListParticipantsResponse};
+use covenant_proto::v1::{
+    GetFiguresRequest, GetFiguresResponse, ListParticipantsRequest, ListParticipantsResponse, LogFigures,
+};
 use tonic::{Request, Response, Status};
 
 use super::{convert, page, status};
@@ -39,6 +41,22 @@ impl OperatorService for OperatorApi {
             next_page_token: page
                 .next
                 .map_or_else(String::new, |name| name.as_str().to_owned()),
+        }))
+    }
+    async fn get_figures(
+        &self,
+        _request: Request<GetFiguresRequest>,
+    ) -> Result<Response<GetFiguresResponse>, Status> {
+        let figures = self.handle.call(|answer| Call::Figures { answer }).await;
+        let figures = figures.map_err(status::refused)?;
+        Ok(Response::new(GetFiguresResponse {
+            log: Some(LogFigures {
+                forces: figures.log.forces,
+                records: figures.log.records,
+                bytes: figures.log.bytes,
+            }),
+            messages_sent: figures.messages_sent,
+            messages_received: figures.messages_received,
         }))
     }
 }

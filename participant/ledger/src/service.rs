@@ -5,7 +5,7 @@
 use covenant_codec::ids;
 use covenant_proto::ledger::v1 as proto;
 use covenant_proto::ledger::v1::ledger_service_server::LedgerService as Service;
-use covenant_proto::v1::BranchState;
+use covenant_proto::v1::{BranchState, LogFigures};
 use prost_types::{Duration, Timestamp};
 use tonic::{Request, Response, Status};
 
@@ -164,6 +164,19 @@ impl Service for LedgerService {
             holds: holds.iter().map(show_hold).collect(),
             next_page_token,
         }))
+    }
+
+    async fn get_figures(
+        &self,
+        _request: Request<proto::GetFiguresRequest>,
+    ) -> Result<Response<proto::GetFiguresResponse>, Status> {
+        let stats = self.ledger.log_stats();
+        let log = LogFigures {
+            forces: stats.forces,
+            records: stats.records,
+            bytes: stats.bytes,
+        };
+        Ok(Response::new(proto::GetFiguresResponse { log: Some(log) }))
     }
 }
 

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use covenant_fault::CrashPlan;
-use covenant_journal::{Image, Journal, Opened, Options as JournalOptions, Replay, Replayed};
+use covenant_journal::{Image, Journal, Opened, Options as JournalOptions, Replay, Replayed, Stats};
 use covenant_rules::{Incarnation, Lineage, Lsn, Name, UnixMillis};
 
 use crate::crash::Armed;
@@ -123,6 +123,12 @@ impl Ledger {
     #[must_use]
     pub fn lineage(&self) -> Lineage {
         self.inner.lineage
+    }
+
+    /// What was written to the log since the open.
+    #[must_use]
+    pub fn log_stats(&self) -> Stats {
+        self.inner.journal.stats()
     }
 
     /// Which start of it this is.

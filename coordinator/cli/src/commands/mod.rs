@@ -1,6 +1,7 @@
 //! One file for each noun or verb of the command line.
 
 pub(crate) mod accounts;
+pub(crate) mod bench;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -29,6 +30,8 @@ pub(crate) async fn run(command: Command) -> Exit {
         Command::Config(verb) => config::run(verb),
         Command::Completion(args) => (Output::default(), completion::run(args)),
         Command::Demo(args) => (args.output(), demo::run(args).await),
+        Command::Bench(args) => (args.output(), bench::run(*args).await),
+        Command::BenchCaller(args) => (Output::default(), bench::caller::run(args).await),
     };
     match result {
         Ok(exit) => exit,

@@ -7,12 +7,13 @@ use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 
 use serde_json::Value;
 
 use super::timeline::Timeline;
 use crate::exit::Failure;
+use crate::own_process;
 
 /// The longest wait for a ready line, in milliseconds.
 const READY_MS: u64 = 20_000;
@@ -68,18 +69,11 @@ impl Process {
             .append(true)
             .open(self.log_path())
             .map_err(failed)?;
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        let mut command = own_process::command().map_err(failed)?;
         command
             .args(&self.arguments)
             .args(["--listen", &listen])
             .args(more);
-        // The demo's own configuration, whatever the caller's environment says.
-        for (variable, _) in std::env::vars_os() {
-            let name = variable.to_string_lossy();
-            if name.starts_with("COVENANT_") && name != crate::logs::FILTER_VARIABLE {
-                command.env_remove(&variable);
-            }
-        }
         command
             .stdin(if self.may_be_left {
                 Stdio::null()

@@ -10,7 +10,6 @@
 mod child;
 mod holds;
 mod money;
-mod place;
 mod story;
 mod timeline;
 mod world;

@@ -10,10 +10,9 @@ use tempfile::TempDir;
 
 use super::child::Process;
 use super::holds::Outage;
-use super::place;
 use super::timeline::Timeline;
 use crate::exit::Failure;
-use crate::ledger_client;
+use crate::{ledger_client, place};
 
 /// What alice has in the beginning, in minor units.
 pub(super) const OPENING: i64 = 500_000;
@@ -87,7 +86,7 @@ struct KeptProcess {
 impl World {
     /// A directory and three processes that are not started.
     pub(super) fn new(keep: bool) -> Result<Self, Failure> {
-        let directory = place::make()?;
+        let directory = place::make("covenant-demo-")?;
         let path = |name: &str| directory.path().join(name).display().to_string();
         let arguments =
             ["serve", "--name", "demo", "--data-dir", &path("coordinator")].map(ToOwned::to_owned);

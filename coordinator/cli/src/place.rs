@@ -1,4 +1,4 @@
-//! Where the demo keeps its logs: a new directory on a disk.
+//! Where processes that this command starts keep their logs: a new directory on a disk.
 //!
 //! The servers refuse a file system in memory, because nothing on it is durable; on many machines `/tmp` is one.
 
@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// Makes a directory in the first candidate that is on a disk and can be written.
-pub(super) fn make() -> Result<TempDir, Failure> {
+pub(crate) fn make(prefix: &str) -> Result<TempDir, Failure> {
     let current = std::env::current_dir().ok();
     let candidates = [
         Some(std::env::temp_dir()),
@@ -25,10 +25,7 @@ pub(super) fn make() -> Result<TempDir, Failure> {
             met.push(format!("{} is in memory", candidate.display()));
             continue;
         }
-        match tempfile::Builder::new()
-            .prefix("covenant-demo-")
-            .tempdir_in(&candidate)
-        {
+        match tempfile::Builder::new().prefix(prefix).tempdir_in(&candidate) {
             Ok(directory) => return Ok(directory),
             Err(error) => met.push(format!("{}: {error}", candidate.display())),
         }
@@ -48,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_made_and_goes_away() {
-        let directory = make().unwrap();
+        let directory = make("covenant-test-").unwrap();
         let path = directory.path().to_owned();
         assert!(path.is_dir());
         drop(directory);
