@@ -10,17 +10,29 @@ use anyhow::{Context, Result, bail, ensure};
 /// # Errors
 /// The line to run, where this may not install it; what the installer says, where it failed.
 pub fn require(program: &str) -> Result<()> {
-    if is_there(program) {
+    install_unless(|| is_there(program), program)
+}
+
+/// The same for a package whose program is not on the path, but at this place.
+///
+/// # Errors
+/// As [`require`].
+pub fn require_at(program: &Path, package: &str) -> Result<()> {
+    install_unless(|| program.is_file(), package)
+}
+
+fn install_unless(is_installed: impl Fn() -> bool, package: &str) -> Result<()> {
+    if is_installed() {
         return Ok(());
     }
-    let line = format!("apt-get install --yes --no-install-recommends {program}");
+    let line = format!("apt-get install --yes --no-install-recommends {package}");
     let debian = Path::new("/etc/debian_version").exists() && is_there("apt-get");
     if !debian || !rustix::process::geteuid().is_root() {
-        bail!("this test needs {program}; on Debian: {line}");
+        bail!("this test needs {package}; on Debian: {line}");
     }
     run("apt-get update --quiet")?;
     run(&line)?;
-    ensure!(is_there(program), "`{line}` brought no {program}");
+    ensure!(is_installed(), "`{line}` brought no {package}");
     Ok(())
 }
 

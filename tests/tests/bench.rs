@@ -4,19 +4,20 @@
 //! Nothing here says anything about speed. What the open loop counts is the unit tests' matter.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use covenant_tests::binary::{binary, scratch};
-use covenant_tests::{Cluster, Ran, wait_until};
+use covenant_tests::{Cluster, Ran, os_package, wait_until};
 use serde_json::Value;
 
 /// How long children may take to stop when their parent was killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A bench with a mark in the environment, which its children have too, and a place for its directory.
-fn bench(mark: &str, place: &std::path::Path, arguments: &[&str]) -> Result<Command> {
+fn bench(mark: &str, place: &Path, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(binary()?);
     command
         .arg("bench")
@@ -52,7 +53,7 @@ fn mark(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 
-fn nothing_left(mark: &str, place: &std::path::Path) -> Result<()> {
+fn nothing_left(mark: &str, place: &Path) -> Result<()> {
     let left = marked(mark)?;
     ensure!(left.is_empty(), "{left:?} run on");
     let files = std::fs::read_dir(place)?.count();
@@ -239,6 +240,57 @@ async fn what_cannot_be_measured_is_a_usage_error() -> Result<()> {
         let place = scratch()?;
         let mut command = bench(&mark("usage"), place.path(), arguments)?;
         Ran::to_end("covenant bench", &mut command).await?.exits(2)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_comparison_is_one_object_with_its_ratios_and_leaves_nothing_behind() -> Result<()> {
+    os_package::require_at(Path::new("/usr/lib/postgresql/15/bin/postgres"), "postgresql-15")?;
+    let (mark, place) = (mark("compare"), scratch()?);
+    let mut open = std::fs::metadata(place.path())?.permissions();
+    // The server runs as a user of its own.
+    std::os::unix::fs::PermissionsExt::set_mode(&mut open, 0o755);
+    std::fs::set_permissions(place.path(), open)?;
+    let arguments = [
+        "--compare",
+        "--duration",
+        "300ms",
+        "--warm-up",
+        "50ms",
+        "--accounts",
+        "50",
+        "-o",
+        "json",
+    ];
+    let mut command = bench(&mark, place.path(), &arguments)?;
+    let compared = Ran::to_end("covenant bench --compare", &mut command)
+        .await?
+        .exits(0)?
+        .json()?;
+    nothing_left(&mark, place.path())?;
+    for ratio in [
+        "ratio_to_postgres",
+        "ratio_to_floor",
+        "ratio_to_file",
+        "p50_ratio_to_postgres",
+        "p50_ratio_to_floor",
+        "p50_ratio_to_file",
+    ] {
+        let value = number(&compared, &format!("/{ratio}"))?;
+        ensure!(value.is_finite() && value > 0.0, "{ratio} is {value}");
+    }
+    for (what, runs) in [("product", 3), ("floor", 3), ("file", 3), ("postgres", 5)] {
+        let measured = compared[what].as_array().with_context(|| format!("no {what}"))?;
+        ensure!(measured.len() == runs, "{what}: {measured:?}");
+        for run in measured {
+            ensure!(number(run, "/transfers_per_second")? > 0.0, "{what}: {run}");
+            ensure!(number(run, "/latency_us/p50")? > 0.0, "{what}: {run}");
+        }
+    }
+    for (record, least) in [("commit", 20.0), ("prepared", 20.0)] {
+        let bytes = number(&compared, &format!("/record_sizes/{record}"))?;
+        ensure!(bytes >= least, "{record} has {bytes} bytes");
     }
     Ok(())
 }

@@ -78,6 +78,9 @@ pub(crate) enum Command {
     /// Part of the load of `covenant bench`.
     #[command(hide = true)]
     BenchCaller(bench::caller::Args),
+    /// A reference of `covenant bench --compare`.
+    #[command(hide = true)]
+    BenchFloor(bench::compare::floor::Args),
 }
 
 /// How to write the answer.

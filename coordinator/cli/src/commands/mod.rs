@@ -31,6 +31,7 @@ pub(crate) async fn run(command: Command) -> Exit {
         Command::Completion(args) => (Output::default(), completion::run(args)),
         Command::Demo(args) => (args.output(), demo::run(args).await),
         Command::Bench(args) => (args.output(), bench::run(*args).await),
+        Command::BenchFloor(args) => (Output::default(), bench::compare::floor::run(args).await),
         Command::BenchCaller(args) => (Output::default(), bench::caller::run(args).await),
     };
     match result {

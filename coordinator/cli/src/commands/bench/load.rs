@@ -39,7 +39,7 @@ pub(super) struct Load {
 impl Load {
     /// The transaction of this number.
     pub(super) fn transaction(&self, number: u64) -> (Intent, Transaction) {
-        let mut random = Random(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::of(self.seed, number);
         let intent = self.intent(&mut random);
         let last = self.ledgers.len() - 1;
         let paid = if intent == Intent::LastLooks {
@@ -155,6 +155,10 @@ impl Zipf {
 struct Random(u64);
 
 impl Random {
+    fn of(seed: u64, number: u64) -> Self {
+        Self(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

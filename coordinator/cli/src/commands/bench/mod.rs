@@ -9,6 +9,7 @@
 
 pub(crate) mod caller;
 mod child;
+pub(crate) mod compare;
 mod load;
 mod pace;
 mod process_figures;
@@ -47,6 +48,7 @@ Examples:
   covenant bench --concurrency 256 --duration 30s -o json
   covenant bench --rate 2000 --aborts 5 --read-only 20
   covenant bench --accounts 1                                  one hot account on each side
+  covenant bench --compare -o json                             needs PostgreSQL 15 or later on this machine
   covenant bench --endpoint http://127.0.0.1:7400 --ledger ledger-a=http://127.0.0.1:7410 \\
                  --ledger ledger-b=http://127.0.0.1:7411")]
 pub(crate) struct Args {
@@ -67,6 +69,10 @@ pub(crate) struct Args {
     /// A ledger that has joined it, given at least twice.
     #[arg(long, value_name = "NAME=URL", value_parser = ledger, requires = "endpoint")]
     ledger: Vec<(String, String)>,
+    /// Measure one, 64 and 256 transfers at a time beside three references in the same run: the floor (the same messages and
+    /// forced bytes without protocol), the floor over a bare file, and PostgreSQL's two-phase commit.
+    #[arg(long, conflicts_with_all = ["endpoint", "rate", "concurrency", "branches", "aborts", "read_only"])]
+    compare: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -171,11 +177,17 @@ impl Args {
 pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
     args.check()?;
     let stop = Stop::on_signal()?;
+    if args.compare {
+        let compared = tokio::select! {
+            compared = compare::compared(&args) => compared?,
+            () = stop.wait() => return Err(interrupted()),
+        };
+        args.output().one(&compared, |_| compared.tables())?;
+        return Ok(Exit::Done);
+    }
     let report = tokio::select! {
         report = run::measured(&args) => report?,
-        () = stop.wait() => {
-            return Err(Failure::new(Exit::Negative, "INTERRUPTED", "the bench was interrupted"));
-        }
+        () = stop.wait() => return Err(interrupted()),
     };
     args.output().one(&report, |_| report.tables())?;
     Ok(if report.money.adds_up {
@@ -183,4 +195,8 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
     } else {
         Exit::Negative
     })
+}
+
+fn interrupted() -> Failure {
+    Failure::new(Exit::Negative, "INTERRUPTED", "the bench was interrupted")
 }

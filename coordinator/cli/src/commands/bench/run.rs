@@ -1,6 +1,7 @@
 //! One bench from its start to its report.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
@@ -13,8 +14,22 @@ use super::world::World;
 use super::{Args, LoadArgs};
 use crate::exit::Failure;
 
+/// What callers drive, and where their logs go.
+pub(super) struct Target<'a> {
+    pub(super) endpoint: &'a str,
+    pub(super) ledgers: Vec<&'a str>,
+    pub(super) directory: &'a Path,
+}
+
 /// How long a caller process may take beyond its time, for the answers that are still out.
 const CALLER_MARGIN: Duration = Duration::from_secs(60);
+
+/// How this program was built; only a release says anything about speed.
+pub(super) const PROFILE: &str = if cfg!(debug_assertions) {
+    "debug"
+} else {
+    "release"
+};
 
 /// Starts what is to be started, loads it, and ends it.
 pub(super) async fn measured(args: &Args) -> Result<Report, Failure> {
@@ -22,33 +37,34 @@ pub(super) async fn measured(args: &Args) -> Result<Report, Failure> {
         Some(endpoint) => World::existing(endpoint, &args.ledger)?,
         None => World::start(usize::from(args.branches)).await?,
     };
-    let report = load(args, &world).await;
+    let report = load(args, &args.load, &world).await;
     drop(world.end().await);
     report
 }
 
 /// Loads servers that run, and checks their money.
-pub(super) async fn load(args: &Args, world: &World) -> Result<Report, Failure> {
-    let plan = &args.load;
+pub(super) async fn load(args: &Args, plan: &LoadArgs, world: &World) -> Result<Report, Failure> {
     world.open_accounts(plan.accounts).await?;
     let warm_up = LoadArgs {
         duration: args.warm_up,
         ..plan.clone()
     };
-    callers(args, world, &warm_up, "w", false).await?;
+    let target = Target {
+        endpoint: &world.coordinator.url,
+        ledgers: world.ledgers.iter().map(|ledger| ledger.name.as_str()).collect(),
+        directory: world.directory.path(),
+    };
+    let processes = usize::from(args.caller_processes).min(plan.concurrency());
+    callers(&target, &warm_up, processes, "w", false).await?;
     let money_before = world.money().await?;
     let before = world.snapshot().await?;
-    let counted = callers(args, world, plan, "m", true).await?;
+    let counted = callers(&target, plan, processes, "m", true).await?;
     let after = world.snapshot().await?;
     let money_after = world.money().await?;
     let (processes, per_transaction) = report::processes(world, &before, &after, &counted);
     let seconds = counted.tally.elapsed_us as f64 / 1e6;
     Ok(Report {
-        profile: if cfg!(debug_assertions) {
-            "debug"
-        } else {
-            "release"
-        },
+        profile: PROFILE,
         load: LoadView {
             pace: if plan.rate.is_some() { "open" } else { "closed" },
             rate_per_second: plan.rate,
@@ -72,22 +88,21 @@ pub(super) async fn load(args: &Args, world: &World) -> Result<Report, Failure> 
 }
 
 /// Runs the caller processes to their end and adds up what they counted.
-async fn callers(
-    args: &Args,
-    world: &World,
+pub(super) async fn callers(
+    target: &Target<'_>,
     plan: &LoadArgs,
+    processes: usize,
     phase: &str,
     with_progress: bool,
 ) -> Result<Counting, Failure> {
-    let processes = usize::from(args.caller_processes);
     let run = uuid::Uuid::now_v7().simple().to_string();
     let progress = Progress::new(processes, with_progress);
     let mut running = Vec::new();
     for number in 0..processes {
         let name = format!("caller-{phase}-{number}");
         let run = format!("{phase}{}-{number}", &run[..12]);
-        let arguments = arguments(world, plan, number, processes, &run);
-        let child = Child::start(&name, &arguments, world.directory.path())?;
+        let arguments = arguments(target, plan, number, processes, &run);
+        let child = Child::start(&name, &arguments, target.directory)?;
         running.push(tally(child, number, plan.duration, &progress));
     }
     let mut sum = Counting::default();
@@ -116,10 +131,16 @@ async fn tally(
 }
 
 /// The part of one caller process.
-fn arguments(world: &World, plan: &LoadArgs, number: usize, processes: usize, run: &str) -> Vec<String> {
+fn arguments(
+    target: &Target<'_>,
+    plan: &LoadArgs,
+    number: usize,
+    processes: usize,
+    run: &str,
+) -> Vec<String> {
     let concurrency = plan.concurrency() / processes + usize::from(number < plan.concurrency() % processes);
     let mut options = vec![
-        ("--endpoint", world.coordinator.url.clone()),
+        ("--endpoint", target.endpoint.to_owned()),
         ("--run", run.to_owned()),
         ("--concurrency", concurrency.to_string()),
         ("--duration", format!("{}ms", plan.duration.as_millis().max(1))),
@@ -129,12 +150,8 @@ fn arguments(world: &World, plan: &LoadArgs, number: usize, processes: usize, ru
         ("--read-only", plan.read_only.to_string()),
         ("--seed", plan.seed.wrapping_add(number as u64).to_string()),
     ];
-    options.extend(
-        world
-            .ledgers
-            .iter()
-            .map(|ledger| ("--participant", ledger.name.clone())),
-    );
+    let ledgers = target.ledgers.iter();
+    options.extend(ledgers.map(|ledger| ("--participant", (*ledger).to_owned())));
     if let Some(rate) = plan.rate {
         options.push(("--rate", (rate / processes as f64).to_string()));
     }

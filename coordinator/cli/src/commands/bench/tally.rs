@@ -204,11 +204,11 @@ mod tests {
     #[test]
     fn what_another_process_counted_is_what_it_hands_over() {
         let mut counting = Counting::default();
-        let committed = || Outcome::Committed(Box::new(View::default()));
+        let committed = || Outcome::Committed(Box::<View>::default());
         for (micros, intent) in [(1_000, Intent::Moves), (2_000, Intent::LastLooks)] {
             counting.record(ended(intent, committed()), Duration::from_micros(micros));
         }
-        let aborted = Outcome::Aborted(Box::new(View::default()));
+        let aborted = Outcome::Aborted(Box::<View>::default());
         counting.record(ended(Intent::Aborts, aborted), Duration::from_micros(3_000));
         counting.record(Ran::NotStarted, Duration::from_secs(1));
         let handed_over = counting.finish(Duration::from_secs(2), 5);

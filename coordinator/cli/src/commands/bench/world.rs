@@ -23,8 +23,8 @@ const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest wait for every branch to be done when the load has ended.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often is looked whether they are.
-const QUIET_PAUSE: Duration = Duration::from_millis(20);
+/// How often is looked whether what is waited for is there.
+const POLL_PAUSE: Duration = Duration::from_millis(20);
 
 /// What each account of the load starts with, in minor units.
 const OPENING: i64 = 1_000_000_000_000;
@@ -82,12 +82,6 @@ impl Server {
         ]);
         let mut child = Child::start(name, &all, directory)?;
         let ready: Value = child.line(READY_TIMEOUT).await?;
-        if ready["joined"] == false {
-            return Err(Failure::internal(
-                "START",
-                format!("{name} did not join: {ready}"),
-            ));
-        }
         let listen = ready["listen"]
             .as_str()
             .ok_or_else(|| Failure::internal("START", format!("{name} said no address: {ready}")))?;
@@ -130,7 +124,27 @@ impl World {
             let ledger = Server::start(&name, &arguments, world.directory.path()).await?;
             world.ledgers.push(ledger);
         }
+        world.wait_joined().await?;
         Ok(world)
+    }
+
+    /// Waits until every ledger has joined: a ready line does not wait for that for long.
+    async fn wait_joined(&self) -> Result<(), Failure> {
+        let client = Client::new(&self.coordinator.url)?;
+        let until = tokio::time::Instant::now() + READY_TIMEOUT;
+        loop {
+            let listed = client.participants(0, "", read_patience()).await?.participants;
+            let joined = listed.iter().filter(|participant| participant.joined).count();
+            if joined == self.ledgers.len() {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() >= until {
+                let all = self.ledgers.len();
+                let why = format!("{joined} of {all} ledgers joined within {READY_TIMEOUT:?}");
+                return Err(Failure::internal("START", why));
+            }
+            tokio::time::sleep(POLL_PAUSE).await;
+        }
     }
 
     /// Takes servers that run already.
@@ -220,7 +234,7 @@ impl World {
                     let why = format!("{} still holds money after {QUIET_TIMEOUT:?}", ledger.name);
                     return Err(Failure::internal("NOT_QUIET", why));
                 }
-                tokio::time::sleep(QUIET_PAUSE).await;
+                tokio::time::sleep(POLL_PAUSE).await;
             }
         }
         Ok(sums)
