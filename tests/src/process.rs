@@ -1,7 +1,8 @@
 //! One child process: its output is read while it runs, its end is waited for with a deadline, and it is killed when
 //! it is dropped, so that none is left behind by a test that panics.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -336,4 +337,39 @@ impl Ran {
 pub async fn covenant(arguments: &[&str]) -> Result<Ran> {
     let line = format!("covenant {}", arguments.join(" "));
     Ran::to_end(&line, Command::new(binary()?).args(arguments)).await
+}
+
+/// A command for a program that is killed when its starter ends, however that ends: also by SIGKILL, and also while the
+/// program is stopped.
+///
+/// The kernel asks for the end of the thread that starts it, so that thread must live as long as the program should.
+#[must_use]
+pub fn bound_to_its_starter(program: impl AsRef<OsStr>) -> Command {
+    // The program takes the place of `setpriv`, under the same process id.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// The processes that run and were started with this in their environment, `NAME=VALUE`, which children inherit.
+///
+/// # Errors
+/// If there is no `/proc`.
+pub fn started_with(variable: &str) -> Result<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Ok(id) = entry.file_name().to_string_lossy().parse() else {
+            continue;
+        };
+        // A process that ends meanwhile, or another user's, is none of ours.
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment
+            .split(|byte| *byte == 0)
+            .any(|one| one == variable.as_bytes())
+        {
+            found.insert(id);
+        }
+    }
+    Ok(found)
 }

@@ -2,6 +2,8 @@
 //!
 //! The port is a free one that the harness has bound, without listening, for as long as the server's [`Launch`]
 //! lives: nobody else is given it while the server is down, not even as the source port of a connection to it.
+//!
+//! A server is killed when the thread that started it ends, so that none outlives a test that is killed.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +17,7 @@ use serde_json::Value;
 use tokio::net::TcpSocket;
 
 use crate::binary::binary;
-use crate::process::Process;
+use crate::process::{Process, bound_to_its_starter};
 
 /// How long a server may take to be ready. A ledger that finds no coordinator says so after 3 s.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -170,7 +172,7 @@ impl Launch {
         for point in &self.crash_at {
             words.extend(["--crash-at".into(), point.into()]);
         }
-        let mut command = Command::new(&words[0]);
+        let mut command = bound_to_its_starter(&words[0]);
         command.args(&words[1..]);
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COVENANT_"))

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use covenant_tests::binary::{binary, scratch};
+use covenant_tests::process::started_with;
 use covenant_tests::{Cluster, Ran, os_package, wait_until};
 use serde_json::Value;
 
@@ -29,23 +30,7 @@ fn bench(mark: &str, place: &Path, arguments: &[&str]) -> Result<Command> {
 
 /// The processes with this mark that run.
 fn marked(mark: &str) -> Result<BTreeSet<u32>> {
-    let mark = format!("BENCH_UNDER_TEST={mark}");
-    let mut found = BTreeSet::new();
-    for entry in std::fs::read_dir("/proc")? {
-        let entry = entry?;
-        let Ok(id) = entry.file_name().to_string_lossy().parse() else {
-            continue;
-        };
-        // A process that ends meanwhile, or another user's, is none of ours.
-        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == mark.as_bytes())
-        {
-            found.insert(id);
-        }
-    }
-    Ok(found)
+    started_with(&format!("BENCH_UNDER_TEST={mark}"))
 }
 
 /// A mark that no other run has.

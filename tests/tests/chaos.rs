@@ -4,21 +4,26 @@
 //! A run of seconds meets few of the states that minutes meet. That the checker finds what is wrong is shown beside it,
 //! on falsified histories (`src/chaos/checker_tests.rs`).
 
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use covenant_tests::Ran;
 use covenant_tests::binary::binary;
+use covenant_tests::process::{bound_to_its_starter, started_with};
+use covenant_tests::{Process, Ran, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// How long a short run may take, with the mending and the questions at its end.
 const RUN_TIMEOUT: Duration = Duration::from_secs(180);
 
+/// How long processes may take to be gone when who started them was killed.
+const GONE_TIMEOUT: Duration = Duration::from_secs(10);
+
 async fn chaos(arguments: &str) -> Result<Ran> {
     // Its building is no part of the run.
     binary()?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chaos"));
+    let mut command = bound_to_its_starter(env!("CARGO_BIN_EXE_chaos"));
     command.args(arguments.split(' '));
     Ran::within(RUN_TIMEOUT, &format!("chaos {arguments}"), &mut command).await
 }
@@ -82,4 +87,49 @@ async fn a_run_that_cannot_be_carried_through_is_no_verdict() -> Result<()> {
         "{last}"
     );
     Ok(())
+}
+
+/// The directory in which a server of a run has its own.
+fn directory_of(server: u32) -> Result<PathBuf> {
+    let line = std::fs::read(format!("/proc/{server}/cmdline"))?;
+    let words: Vec<String> = line
+        .split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    let data =
+        (words.iter().skip_while(|word| *word != "--data-dir").nth(1)).context("it has no data directory")?;
+    Ok(PathBuf::from(data).parent().context("a parent")?.to_path_buf())
+}
+
+/// A server that is stopped answers no signal but this one, and would keep its port and its directory for ever.
+#[tokio::test]
+async fn servers_go_with_a_run_that_is_killed_also_those_that_are_stopped() -> Result<()> {
+    binary()?;
+    let mark = format!("CHAOS_UNDER_TEST={}", std::process::id());
+    let (name, value) = mark.split_once('=').context("a mark")?;
+    let mut command = bound_to_its_starter(env!("CARGO_BIN_EXE_chaos"));
+    command
+        .args(["--duration", "60s", "--participants", "2", "--clock"])
+        .env(name, value);
+    let mut run = Process::spawn("chaos", &mut command)?;
+    wait_until("the load on all servers", RUN_TIMEOUT, async || {
+        let says = run.stderr();
+        ensure!(says.iter().any(|line| line.contains(" sent, ")), "{says:?}");
+        Ok(())
+    })
+    .await?;
+    let mut servers = started_with(&mark)?;
+    servers.remove(&run.id());
+    ensure!(servers.len() == 3, "{servers:?} run");
+    let directory = directory_of(*servers.first().context("a server")?)?;
+    let stopped = i32::try_from(*servers.first().context("a server")?)?;
+    kill_process(Pid::from_raw(stopped).context("a process id")?, Signal::STOP)?;
+    run.kill()?;
+    wait_until("its servers to go", GONE_TIMEOUT, async || {
+        let left = started_with(&mark)?;
+        ensure!(left.is_empty(), "{left:?} run on");
+        Ok(())
+    })
+    .await?;
+    Ok(std::fs::remove_dir_all(directory)?)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use covenant_tests::binary::binary;
-use covenant_tests::process::covenant;
+use covenant_tests::process::{covenant, started_with};
 use covenant_tests::{Ran, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -26,23 +26,7 @@ async fn demo(mark: &str, arguments: &[&str]) -> Result<Ran> {
 
 /// The processes with this mark that run.
 fn marked(mark: &str) -> Result<BTreeSet<u32>> {
-    let mark = format!("DEMO_UNDER_TEST={mark}");
-    let mut found = BTreeSet::new();
-    for entry in std::fs::read_dir("/proc")? {
-        let entry = entry?;
-        let Ok(id) = entry.file_name().to_string_lossy().parse() else {
-            continue;
-        };
-        // A process that ends meanwhile, or another user's, is none of ours.
-        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == mark.as_bytes())
-        {
-            found.insert(id);
-        }
-    }
-    Ok(found)
+    started_with(&format!("DEMO_UNDER_TEST={mark}"))
 }
 
 /// A mark that no other run has.
