@@ -80,8 +80,11 @@ __attribute__((constructor)) static void begin(void) {
     if (gate == MAP_FAILED) die("POWER_GATE is not mapped");
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%d.trace", traces, (int)getpid());
-    trace_fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    trace_fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (trace_fd < 0) die("the trace is not made");
+    /* One is there already where another program started this one in its own place; it has changed nothing. */
+    struct stat made;
+    if (fstat(trace_fd, &made) || made.st_size) die("the trace is another process's");
 }
 
 static uint64_t now_ns(void) {
