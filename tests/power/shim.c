@@ -184,6 +184,14 @@ static int open_as(int at, const char *name, int flags, mode_t mode) {
     struct stat before, after;
     int was_there = stat(path, &before) == 0;
     int fd = (int)syscall(SYS_openat, at, name, flags, mode);
+    char link[64], real[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t bytes = fd < 0 ? -1 : readlink(link, real, sizeof real - 1);
+    /* Where a symbolic link led, that is what was opened. */
+    if (bytes > 0) {
+        real[bytes] = 0;
+        snprintf(path, sizeof path, "%s", real);
+    }
     if (fd >= 0 && fstat(fd, &after) == 0) {
         note_path(OPENED, after.st_ino, !was_there, (uint64_t)after.st_size, path);
         if ((flags & O_TRUNC) && was_there) note(LENGTH, after.st_ino, 0, 0, NULL, 0);
@@ -376,6 +384,17 @@ ssize_t sendfile64(int out, int in, off64_t *at, size_t bytes) {
 ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t bytes, unsigned flags) {
     UNSEEN(out, "splice");
     return syscall(SYS_splice, in, in_at, out, out_at, bytes, flags);
+}
+/* A symbolic link counts as an empty file: nothing but its name matters. */
+int symlink(const char *from, const char *to) {
+    char path[PATH_MAX];
+    if (!resolve(AT_FDCWD, to, path)) return (int)syscall(SYS_symlinkat, from, AT_FDCWD, to);
+    enter();
+    struct stat made;
+    int done = (int)syscall(SYS_symlinkat, from, AT_FDCWD, to);
+    if (done == 0 && lstat(path, &made) == 0) note_path(OPENED, made.st_ino, 1, 0, path);
+    leave();
+    return done;
 }
 int link(const char *from, const char *to) {
     char path[PATH_MAX];

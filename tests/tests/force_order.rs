@@ -13,7 +13,7 @@ use covenant_client::Wait;
 use covenant_proto::v1::{
     ExecuteResponse, JoinRequest, JoinResponse, Outcome, VoteKind, coordinator_message, participant_message,
 };
-use covenant_tests::cluster::Plan;
+use covenant_tests::cluster::{LEDGER_A, LEDGER_B, Plan};
 use covenant_tests::os_package::require;
 use covenant_tests::trace::{FORCES, Sent, Trace, WRITES, has_ended, strace};
 use covenant_tests::{Cluster, Launch, Transfer, Who, wait_until};
@@ -233,6 +233,14 @@ async fn s5_an_abort_is_told_to_its_caller_after_it_is_forced() -> Result<()> {
     Ok(())
 }
 
+fn directory(who: Who) -> &'static str {
+    match who {
+        Who::Coordinator => "/c1",
+        Who::LedgerA => LEDGER_A,
+        Who::LedgerB => LEDGER_B,
+    }
+}
+
 /// The steps of a start on a log that is there (section 2), each with where it was seen.
 fn check_start(trace: &Trace, who: Who) -> Result<()> {
     let place = |what: &str, found: Option<usize>| found.with_context(|| format!("the start has no {what}"));
@@ -244,6 +252,16 @@ fn check_start(trace: &Trace, who: Who) -> Result<()> {
         .on(&["unlink", "unlinkat"], "snap.0000000000000001")
         .map(|call| call.ended)
         .next();
+    // The start's own snapshot has its name for sure before the others go and sled opens the log where it can clear it.
+    let named = trace
+        .on(&["rename", "renameat2"], "")
+        .find(|call| call.on.contains("/start/snap."))
+        .map(|call| call.ended);
+    let named = place("name of its own snapshot", named)?;
+    let durable = trace
+        .on(FORCES, "")
+        .find(|call| call.began > named && call.on.ends_with(directory(who)));
+    let durable = durable.map(|call| call.began);
     let synced = trace.on(FORCES, "/db").map(|call| call.began).next();
     let dropped = (trace.on(&["fadvise64"], "/db"))
         .find(|call| call.arguments.contains("POSIX_FADV_DONTNEED"))
@@ -265,6 +283,8 @@ fn check_start(trace: &Trace, who: Who) -> Result<()> {
                     .next(),
             )?,
         ),
+        ("name of its own snapshot", named),
+        ("sync of that name", place("sync of that name", durable)?),
         // Only what is read then tells whether the log needs one (PROTOCOL.md section 11).
         ("removal of snapshots", place("removal of snapshots", removed)?),
     ];
@@ -363,7 +383,12 @@ async fn a_start_syncs_drops_and_replays_before_it_forces_its_incarnation_and_sa
             check_start(&without_the_last_force(&trace), who).is_err(),
             "{who:?}: no force was missed"
         );
-        for step in [&["fadvise64"][..], &["unlink", "unlinkat"], &["flock", "fcntl"]] {
+        for step in [
+            &["fadvise64"][..],
+            &["unlink", "unlinkat"],
+            &["flock", "fcntl"],
+            &["fsync"],
+        ] {
             ensure!(
                 check_start(&trace.without(step), who).is_err(),
                 "{who:?}: {step:?} was not missed"

@@ -1,8 +1,8 @@
 //! The data directory before sled sees it: made, locked, recognised, and its log file on the disk for sure.
 //!
 //! Section 2, "What replay reads is not yet durable": the log file is synced and dropped from the page cache,
-//! and that it is gone is checked, before anything is read. sled's `snap.*` files are removed: nothing syncs
-//! them, and one newer than the log makes sled hang. A directory says what it is in `format`; while it is
+//! and that it is gone is checked, before anything is read. sled's `snap.*` files are not used where the log can do
+//! without (`snapshot`): nothing syncs their names, and one newer than the log makes sled hang. A directory says what it is in `format`; while it is
 //! being made it says so too, and a making that a crash cut short begins again, since no record was forced.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::limits::DROP_CACHE_ATTEMPTS;
+use crate::snapshot::{self, Snapshots};
 use crate::tail::Tail;
 
 /// The format that this version writes, and the newest that it reads.
@@ -27,10 +28,9 @@ const DROP_CACHE_PAUSE: Duration = Duration::from_millis(20);
 const LOCK: &str = "lock";
 const FORMAT_FILE: &str = "format";
 const FORMAT_TEMPORARY: &str = "format.tmp";
-const LOG_FILE: &str = "db";
-const BLOBS: &str = "blobs";
+pub(crate) const LOG_FILE: &str = "db";
+pub(crate) const BLOBS: &str = "blobs";
 const CONF: &str = "conf";
-const SNAPSHOT_PREFIX: &str = "snap.";
 /// Made with the first force: from then on a log without a record is damage, and no new directory.
 const BEGUN: &str = "begun";
 /// How far the log was forced (`end_mark`).
@@ -49,7 +49,7 @@ pub(crate) struct Format {
 /// What the start did before anything was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StartReport {
-    /// sled snapshots removed.
+    /// sled snapshots not used; they go when the start's own is durable.
     pub snapshots_removed: u32,
     /// Pages of 4 KiB of the log file that were made sure not to be in the page cache.
     pub pages_dropped: u64,
@@ -65,12 +65,14 @@ pub struct Directory {
     pub(crate) log_file: File,
     /// What `format` must say once the directory is made; `None` for one that was there.
     pub(crate) making: Option<Format>,
+    /// The snapshot without which sled would forget durable records.
+    pub(crate) needed: Option<String>,
     /// What the start did.
     pub report: StartReport,
 }
 
-/// The start up to sled: make or recognise, lock, sync, drop from the page cache, look at the log's end, and remove
-/// the snapshots that it can do without.
+/// The start up to sled: make or recognise, lock, sync, drop from the page cache, and look at the log's end and
+/// at the snapshots.
 ///
 /// # Errors
 /// All that [`Error`] says of directories; the directory is then as it was, but for its lock file, and that one too
@@ -99,19 +101,23 @@ pub fn prepare(path: &Path, role: &str) -> Result<Directory, Error> {
     let mut report = StartReport::default();
     let log_path = path.join(LOG_FILE);
     let log_file = open_log_file(&log_path, making.is_some())?;
-    let mut kept = None;
+    let mut needed = None;
     if making.is_none() {
         log_file.sync_data().map_err(Error::io("sync", &log_path))?;
         (report.pages_dropped, report.drop_attempts) = drop_from_cache(&log_file, &log_path)?;
         let tail = Tail::read(&log_file).map_err(Error::io("read", &log_path))?;
-        kept = snapshot_needed(path, &tail)?;
+        let found = Snapshots::find(path, &tail)?;
+        report.snapshots_removed = found.unused;
+        needed = found.needed;
+    } else {
+        snapshot::remove_others(path, None)?;
     }
-    report.snapshots_removed = remove_snapshots(path, kept.as_deref())?;
     Ok(Directory {
         path: path.to_path_buf(),
         lock,
         log_file,
         making,
+        needed,
         report,
     })
 }
@@ -164,7 +170,7 @@ fn make_directory(path: &Path, made: &mut Vec<PathBuf>) -> Result<(), Error> {
     }
 }
 
-fn names(path: &Path) -> Result<Vec<String>, Error> {
+pub(crate) fn names(path: &Path) -> Result<Vec<String>, Error> {
     fs::read_dir(path)
         .and_then(|entries| {
             entries
@@ -305,7 +311,10 @@ pub(crate) fn note_begun(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-fn remove_if_there(path: &Path, remove: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), Error> {
+pub(crate) fn remove_if_there(
+    path: &Path,
+    remove: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<(), Error> {
     match remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
         Ok(()) | Err(_) => Ok(()),
@@ -323,44 +332,6 @@ pub(crate) fn finish_making(path: &Path, ready: Format) -> Result<(), Error> {
     sync_directory(path)?;
     sync_parent(path)?;
     write_format(path, &ready)
-}
-
-/// The snapshot without which sled would forget durable records; `None` if it finds them all by itself.
-fn snapshot_needed(path: &Path, tail: &Tail) -> Result<Option<String>, Error> {
-    if tail.is_whole_from(0) {
-        return Ok(None);
-    }
-    let mut snapshots = names(path)?;
-    snapshots.retain(|name| {
-        let lsn = name
-            .strip_prefix(SNAPSHOT_PREFIX)
-            .and_then(|lsn| i64::from_str_radix(lsn, 16).ok());
-        lsn.is_some_and(|lsn| tail.is_whole_from(lsn))
-    });
-    match snapshots.into_iter().max() {
-        Some(snapshot) => Ok(Some(snapshot)),
-        None => Err(Error::Corrupted {
-            what: path.join(LOG_FILE).display().to_string(),
-            why: if tail.is_empty() {
-                "no segment of it can be read, although the directory was in use".to_owned()
-            } else {
-                "a segment before its end is missing".to_owned()
-            },
-        }),
-    }
-}
-
-fn remove_snapshots(path: &Path, kept: Option<&str>) -> Result<u32, Error> {
-    let mut removed = 0;
-    for name in names(path)?
-        .iter()
-        .filter(|name| name.starts_with(SNAPSHOT_PREFIX) && Some(name.as_str()) != kept)
-    {
-        let snapshot = path.join(name);
-        fs::remove_file(&snapshot).map_err(Error::io("remove", &snapshot))?;
-        removed += 1;
-    }
-    Ok(removed)
 }
 
 fn open_log_file(log_path: &Path, making: bool) -> Result<File, Error> {

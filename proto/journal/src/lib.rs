@@ -31,6 +31,7 @@ mod open;
 mod queue;
 mod replay;
 mod sled_image;
+mod snapshot;
 mod sweep;
 mod tail;
 mod waiters;

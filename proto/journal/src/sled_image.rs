@@ -20,6 +20,7 @@ use crate::end_mark::EndMark;
 use crate::error::Error;
 use crate::image::{Batch, Image, ImageError, Item, Key, Scan, Space};
 use crate::limits::{LOOKUP_TOUCHES, SCAN_TOUCHES, SLED_CACHE_BYTES, SLED_LOCK_ATTEMPTS};
+use crate::snapshot;
 
 const SLED_LOCK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -48,12 +49,13 @@ impl SledImage {
             lock,
             log_file,
             making,
+            needed,
             ..
         } = directory;
+        if making.is_none() {
+            snapshot::make_durable(&path, needed.as_deref(), open_sled)?;
+        }
         let db = open_sled(&path)?;
-        // sled renames the snapshot that this log may need and clears the segments that only it makes good; neither is
-        // durable, and the next sync of the log would keep the second without the first.
-        directory::sync_directory(&path)?;
         if let Some(format) = making {
             // A directory in use is recognised by its first segment, so there must be one.
             db.flush().map_err(|error| Error::Corrupted {
@@ -93,7 +95,7 @@ impl SledImage {
 
 /// A thread of a sled that this process dropped may keep sled's own lock for a moment; ours is held, so
 /// nobody else can have it and waiting is safe.
-fn open_sled(path: &Path) -> Result<sled::Db, Error> {
+pub(crate) fn open_sled(path: &Path) -> Result<sled::Db, Error> {
     let config = sled::Config::new()
         .path(path)
         .cache_capacity(SLED_CACHE_BYTES)

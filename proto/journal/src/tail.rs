@@ -38,6 +38,12 @@ impl Tail {
         Ok(Self { segments })
     }
 
+    /// How many segments there are.
+    #[cfg(test)]
+    pub(crate) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
     /// Whether there is no segment at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.segments.is_empty()

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use super::trace::{Change, Event};
 
@@ -221,8 +221,15 @@ impl Disk {
             Change::Directory(path) => self.make(path, event.inode, Node::Directory(Directory::default()))?,
             Change::Renamed { from, to } => {
                 let ((above, old), (other, new)) = (self.above(from)?, self.above(to)?);
-                ensure!(above == other, "a name moves between directories");
-                self.name(above, Naming::Renamed(old, new))?;
+                if above == other {
+                    self.name(above, Naming::Renamed(old, new))?;
+                } else {
+                    // Each directory keeps its half by itself: less than any file system promises.
+                    let id = self.directory(above)?.now.get(&old).copied();
+                    let id = id.with_context(|| format!("{} was made unseen", from.display()))?;
+                    self.name(other, Naming::Made(new, id))?;
+                    self.name(above, Naming::Removed(old))?;
+                }
             }
             Change::Removed(path) => {
                 let (above, name) = self.above(path)?;
