@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use covenant_codec::ids::from_xid;
@@ -18,9 +17,6 @@ use prost::Message;
 
 use crate::checks::Told;
 use crate::cluster::{LEDGER_A, LEDGER_B};
-
-/// How long a log may take to open. Damage can make sled spin for ever.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 
 type XidBytes = Vec<u8>;
 
@@ -58,11 +54,8 @@ struct Record {
 
 /// All records and archive items of a log, and the LSN of its last record.
 fn read(data_dir: &Path, role: &str) -> Result<(Vec<Record>, Vec<Vec<u8>>, u64)> {
-    let options = Options {
-        open_timeout: OPEN_TIMEOUT,
-        ..Options::new(role)
-    };
-    let opened = Journal::open(data_dir, options).context("it does not open")?;
+    // With the bound of a server's start: what is longer hangs for a server, too.
+    let opened = Journal::open(data_dir, Options::new(role)).context("it does not open")?;
     opened
         .refuse_lost_tail()
         .context("no cut alone loses what was forced")?;

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use covenant_participant::config::DIAL_CAP_MS;
+use covenant_rules::Limits;
 use serde::Serialize;
 
 use super::cut::{Cuts, Moments, Point, Report, point};
@@ -191,6 +193,12 @@ async fn started(
     Ok(report)
 }
 
+/// How long everything may take to end after a start: what is found in doubt may have to wait for a dial, and once for the
+/// longest pause before it is asked about or sent again.
+fn end_timeout() -> Duration {
+    Duration::from_millis(DIAL_CAP_MS + Limits::default().retry_cap_ms)
+}
+
 type Started = (Disk, Vec<Event>, Vec<Promise>);
 
 async fn start(recording: &Recording, point: &Point) -> Result<Started> {
@@ -209,6 +217,7 @@ async fn start(recording: &Recording, point: &Point) -> Result<Started> {
     let callers: Vec<Caller> = told.iter().map(super::recording::Answer::caller).collect();
     let promises = promises(recording, point);
     let mut cluster = plan.start().await?;
+    cluster.quiet(end_timeout()).await.context("after the start")?;
     cluster.check(&callers).await?;
     let after = Transfer {
         timeout: Duration::from_secs(10),
