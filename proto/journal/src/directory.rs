@@ -1,8 +1,8 @@
 //! The data directory before sled sees it: made, locked, recognised, and its log file on the disk for sure.
 //!
 //! Section 2, "What replay reads is not yet durable": the log file is synced and dropped from the page cache,
-//! and that it is gone is checked, before anything is read. sled's `snap.*` files are not used where the log can do
-//! without (`snapshot`): nothing syncs their names, and one newer than the log makes sled hang. A directory says what it is in `format`; while it is
+//! and that it is gone is checked, before anything is read. sled's `snap.*` files are used where they fit the log
+//! (`snapshot`): one newer than the log makes sled hang. A directory says what it is in `format`; while it is
 //! being made it says so too, and a making that a crash cut short begins again, since no record was forced.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -65,8 +65,8 @@ pub struct Directory {
     pub(crate) log_file: File,
     /// What `format` must say once the directory is made; `None` for one that was there.
     pub(crate) making: Option<Format>,
-    /// The snapshot without which sled would forget durable records.
-    pub(crate) needed: Option<String>,
+    /// The newest snapshot that fits the log.
+    pub(crate) newest: Option<String>,
     /// What the start did.
     pub report: StartReport,
 }
@@ -101,14 +101,14 @@ pub fn prepare(path: &Path, role: &str) -> Result<Directory, Error> {
     let mut report = StartReport::default();
     let log_path = path.join(LOG_FILE);
     let log_file = open_log_file(&log_path, making.is_some())?;
-    let mut needed = None;
+    let mut newest = None;
     if making.is_none() {
         log_file.sync_data().map_err(Error::io("sync", &log_path))?;
         (report.pages_dropped, report.drop_attempts) = drop_from_cache(&log_file, &log_path)?;
         let tail = Tail::read(&log_file).map_err(Error::io("read", &log_path))?;
         let found = Snapshots::find(path, &tail)?;
         report.snapshots_removed = found.unused;
-        needed = found.needed;
+        newest = found.newest;
     } else {
         snapshot::remove_others(path, None)?;
     }
@@ -117,7 +117,7 @@ pub fn prepare(path: &Path, role: &str) -> Result<Directory, Error> {
         lock,
         log_file,
         making,
-        needed,
+        newest,
         report,
     })
 }

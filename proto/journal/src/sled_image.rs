@@ -49,11 +49,11 @@ impl SledImage {
             lock,
             log_file,
             making,
-            needed,
+            newest,
             ..
         } = directory;
         if making.is_none() {
-            snapshot::make_durable(&path, needed.as_deref(), open_sled)?;
+            snapshot::make_durable(&path, newest.as_deref(), open_sled)?;
         }
         let db = open_sled(&path)?;
         if let Some(format) = making {

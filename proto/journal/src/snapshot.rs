@@ -4,7 +4,7 @@
 //! may need that snapshot (`tail`), but sled syncs no directory: a power cut could keep the clearing and lose
 //! the snapshot. So sled first opens the log in `start`, a directory whose `blobs` is a file: it makes its
 //! snapshot there and gives up before it clears anything. The snapshot is moved to the data directory and made
-//! durable, and only then the others go and the real open begins with it.
+//! durable, and only then the others go and the real open begins with it, as does the next start.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,8 +21,9 @@ const START: &str = "start";
 /// What is there of sled's snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    /// That without which sled would forget durable records; `None` if it finds them all by itself.
-    pub(crate) needed: Option<String>,
+    /// The newest that fits the log. A segment before it may be cleared in parts, which its header does not tell, so it is
+    /// always used; `None` only for a log that is whole without.
+    pub(crate) newest: Option<String>,
     /// The others, not used.
     pub(crate) unused: u32,
 }
@@ -33,17 +34,17 @@ impl Snapshots {
     pub(crate) fn find(path: &Path, tail: &Tail) -> Result<Self, Error> {
         let snapshots = all(path)?;
         let count = snapshots.len() as u32;
-        if tail.is_whole_from(0) {
-            return Ok(Self {
-                needed: None,
-                unused: count,
-            });
-        }
-        let fits = |name: &String| lsn(name).is_some_and(|lsn| tail.is_whole_from(lsn));
+        let fits = |name: &String| {
+            lsn(name).is_some_and(|lsn| tail.is_whole_from(lsn)) && is_whole(&path.join(name))
+        };
         match snapshots.into_iter().filter(fits).max() {
-            Some(needed) => Ok(Self {
-                needed: Some(needed),
+            Some(newest) => Ok(Self {
+                newest: Some(newest),
                 unused: count - 1,
+            }),
+            None if tail.is_whole_from(0) => Ok(Self {
+                newest: None,
+                unused: count,
             }),
             None => Err(Error::Corrupted {
                 what: path.join(LOG_FILE).display().to_string(),
@@ -59,6 +60,17 @@ impl Snapshots {
 
 fn lsn(name: &str) -> Option<i64> {
     i64::from_str_radix(name.strip_prefix(SNAPSHOT_PREFIX)?, 16).ok()
+}
+
+/// Whether what it holds checks, as sled will ask: content, its length, CRC-32.
+fn is_whole(snapshot: &Path) -> bool {
+    let Ok(bytes) = fs::read(snapshot) else {
+        return false;
+    };
+    let parts = bytes.split_last_chunk::<4>();
+    parts.is_some_and(|(rest, crc)| {
+        rest.len() > 8 && crc32fast::hash(&rest[..rest.len() - 8]) == u32::from_le_bytes(*crc)
+    })
 }
 
 fn all(path: &Path) -> Result<Vec<String>, Error> {
@@ -79,12 +91,12 @@ pub(crate) fn remove_others(path: &Path, kept: Option<&str>) -> Result<(), Error
 /// Leaves the log with the one snapshot that sled makes of it, durable. `open` opens sled in a directory.
 pub(crate) fn make_durable<T>(
     path: &Path,
-    needed: Option<&str>,
+    newest: Option<&str>,
     open: impl FnOnce(&Path) -> Result<T, Error>,
 ) -> Result<(), Error> {
     let start = path.join(START);
     remove_if_there(&start, |start| fs::remove_dir_all(start))?;
-    lay_out(&start, needed).map_err(Error::io("make", &start))?;
+    lay_out(&start, newest).map_err(Error::io("make", &start))?;
     match open(&start) {
         // It came to the blobs, which is past the snapshot.
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotADirectory => {}
@@ -92,20 +104,20 @@ pub(crate) fn make_durable<T>(
         // An empty log: there is nothing to make a snapshot of.
         Ok(opened) => drop(opened),
     }
-    // Without one, nothing came after the one that was needed.
+    // Without one, nothing came after the newest.
     let made = all(&start)?.into_iter().filter(|name| lsn(name).is_some()).max();
-    if let Some(made) = made.as_deref().filter(|made| Some(*made) != needed) {
+    if let Some(made) = made.as_deref().filter(|made| Some(*made) != newest) {
         let from = start.join(made);
         fs::rename(&from, path.join(made)).map_err(Error::io("rename", &from))?;
         sync_directory(path)?;
     }
-    remove_others(path, made.as_deref().or(needed))?;
+    remove_others(path, made.as_deref().or(newest))?;
     remove_if_there(&start, |start| fs::remove_dir_all(start))
 }
 
-fn lay_out(start: &Path, needed: Option<&str>) -> io::Result<()> {
+fn lay_out(start: &Path, newest: Option<&str>) -> io::Result<()> {
     fs::create_dir(start)?;
-    for name in [Some(LOG_FILE), needed].into_iter().flatten() {
+    for name in [Some(LOG_FILE), newest].into_iter().flatten() {
         symlink(Path::new("..").join(name), start.join(name))?;
     }
     File::create(start.join(BLOBS)).map(drop)
@@ -159,5 +171,24 @@ mod tests {
         make_durable(path, None, open_sled).unwrap();
         let found = open_sled(path).unwrap().get(b"one key").unwrap();
         assert_eq!(found.as_deref(), Some(&b"one value"[..]));
+    }
+
+    /// A cut while sled cleared a dead segment leaves its header and zeros; without the snapshot sled takes that for the log's end.
+    #[test]
+    fn the_newest_snapshot_that_checks_is_used_even_where_every_header_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path();
+        let db = open_sled(path).unwrap();
+        db.insert(b"one key", b"one value").unwrap();
+        db.flush().unwrap();
+        drop(db);
+        make_durable(path, None, open_sled).unwrap();
+        let made = all(path).unwrap().remove(0);
+        let whole = fs::read(path.join(&made)).unwrap();
+        fs::write(path.join("snap.0000000000007FFF"), &whole[..whole.len() - 1]).unwrap();
+        let tail = Tail::read(&File::open(path.join(LOG_FILE)).unwrap()).unwrap();
+        assert!(tail.is_whole_from(0));
+        let found = Snapshots::find(path, &tail).unwrap();
+        assert_eq!((found.newest, found.unused), (Some(made), 1));
     }
 }
