@@ -9,6 +9,7 @@ use covenant_rules::{
 };
 
 use crate::disk::Disk;
+use crate::matrix::Message;
 use crate::node::{Clock, Micros, Node, name_of};
 use crate::seen::Seen;
 use crate::world::{Answer, Happening, World};
@@ -298,7 +299,7 @@ impl World {
             lineage,
             message: &message,
         });
-        self.stop_down(session, &message);
+        self.stop(session, Message::to_participant(&message));
         let xid = crate::show::xid_of(&message);
         if let Some(process) = &mut self.coordinator.process {
             process.sends.entry(session).or_default().push(message);

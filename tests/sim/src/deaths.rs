@@ -131,6 +131,18 @@ impl World {
         self.take_back(node, keep, true);
     }
 
+    /// The last records of a participant's disk are gone, though they were forced: the disk is an older copy of itself.
+    pub fn lose_tail(&mut self, who: usize, records: Lsn) {
+        let node = Node::Participant(who);
+        self.kill(node, Death::Process);
+        self.see(&Seen::Fault);
+        self.trace
+            .line(node, &|| "its disk is replaced by an older copy".to_owned());
+        let disk = &mut self.participants[who].disk;
+        disk.forced = disk.forced.saturating_sub(records).max(disk.base);
+        self.take_back(node, 0, true);
+    }
+
     /// A start opens the log: what a death left in the page cache becomes durable before it is read.
     pub(crate) fn open_log(&mut self, node: Node) {
         self.trace.line(node, &|| "opens its log".to_owned());

@@ -5,6 +5,7 @@ use covenant_rules::coordinator::{Event as CoordinatorEvent, SessionId};
 use covenant_rules::participant::Event as ParticipantEvent;
 use covenant_rules::{Floor, Hello, Incarnation, Lineage, Lsn, ToCoordinator, ToParticipant};
 
+use crate::matrix::Message;
 use crate::node::{Micros, Node};
 use crate::seen::Seen;
 use crate::world::{Happening, World};
@@ -53,7 +54,37 @@ pub(crate) struct Link {
     pub(crate) held_down: Vec<Down>,
 }
 
+impl Link {
+    /// A session that nobody has an end of yet.
+    pub(crate) fn new(who: usize, process: u64, lineage: Lineage) -> Self {
+        Self {
+            who,
+            process,
+            lineage,
+            coordinator: None,
+            up_last: 0,
+            down_last: 0,
+            participant_open: false,
+            coordinator_open: false,
+            welcomed: false,
+            up_lost: false,
+            down_lost: false,
+            up_stopped: false,
+            down_stopped: false,
+            held_up: Vec::new(),
+            held_down: Vec::new(),
+        }
+    }
+}
+
 impl World {
+    pub(crate) fn open_link(&mut self, link: Link) -> SessionId {
+        let session = self.next_session;
+        self.next_session += 1;
+        self.links.insert(session, link);
+        session
+    }
+
     pub(crate) fn dial(&mut self, who: usize) {
         let Some(process) = &mut self.participants[who].process else {
             return;
@@ -66,33 +97,22 @@ impl World {
 
     /// The machine said its Hello: a session begins.
     pub(crate) fn dialled(&mut self, who: usize, hello: Hello) {
-        let session = self.next_session;
-        self.next_session += 1;
-        let Some(process) = &mut self.participants[who].process else {
+        let Some(process) = &self.participants[who].process else {
             return;
         };
-        process.session = Some(session);
-        let link = Link {
-            who,
-            process: process.id,
-            lineage: hello.lineage,
-            coordinator: None,
-            up_last: 0,
-            down_last: 0,
+        let session = self.open_link(Link {
             participant_open: true,
-            coordinator_open: false,
-            welcomed: false,
-            up_lost: false,
-            down_lost: false,
-            up_stopped: false,
-            down_stopped: false,
-            held_up: Vec::new(),
-            held_down: Vec::new(),
-        };
-        self.links.insert(session, link);
+            ..Link::new(who, process.id, hello.lineage)
+        });
+        let own = &mut self.participants[who];
+        own.hello = Some(hello.clone());
+        if let Some(process) = &mut own.process {
+            process.session = Some(session);
+        }
         self.trace.line(Node::Participant(who), &|| {
             format!("-> c   HELLO, connection {}", hello.connection)
         });
+        self.stop(session, Message::Hello);
         self.send_up(session, Up::Hello(hello));
         self.after(DIAL_TIMEOUT_US, Happening::DialTimeout(session));
     }
@@ -151,6 +171,9 @@ impl World {
             link.coordinator = running;
             link.coordinator_open = running.is_some();
             if running.is_some() {
+                let who = link.who;
+                self.trace
+                    .line(Node::Coordinator, &|| format!("<- p{}  HELLO", who + 1));
                 self.coordinator_step(CoordinatorEvent::Joined { session, hello });
             } else {
                 self.send_down(session, Down::End);
@@ -223,6 +246,7 @@ impl World {
             self.trace
                 .line(Node::Coordinator, &|| format!("-> p{}  WELCOME", who + 1));
         }
+        self.stop(session, Message::Welcome);
         self.send_down(session, welcome);
     }
 
@@ -250,6 +274,8 @@ impl World {
         match down {
             Down::Welcome(lineage, incarnation) => {
                 link.welcomed = true;
+                self.trace
+                    .line(Node::Participant(who), &|| "<- c   WELCOME".to_owned());
                 if let Some(process) = &mut self.participants[who].process {
                     process.dials = 0;
                 }

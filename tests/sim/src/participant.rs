@@ -5,9 +5,12 @@ use covenant_fault::CrashPoint;
 use covenant_ledger::simulated::{Checkpoint, SimulatedLedger, StoredRecord};
 use covenant_rules::coordinator::SessionId;
 use covenant_rules::participant::{Branch, Effect, Event, Recovered};
-use covenant_rules::{Decision, Lineage, Lsn, Operator, Participant, ToCoordinator, ToParticipant, Xid};
+use covenant_rules::{
+    Decision, Hello, Lineage, Lsn, Operator, Participant, ToCoordinator, ToParticipant, Xid,
+};
 
 use crate::disk::Disk;
+use crate::matrix::Message;
 use crate::network::Up;
 use crate::node::{Clock, Micros, Node, name_of};
 use crate::seen::Seen;
@@ -52,6 +55,8 @@ pub(crate) struct ParticipantNode {
     pub(crate) slow_force_us: Micros,
     /// What a participant was sent, for late copies.
     pub(crate) received: Vec<ToParticipant>,
+    /// What it said last to join, for late copies.
+    pub(crate) hello: Option<Hello>,
 }
 
 impl ParticipantNode {
@@ -64,6 +69,7 @@ impl ParticipantNode {
             fail_force: false,
             slow_force_us: 0,
             received: Vec::new(),
+            hello: None,
         }
     }
 }
@@ -212,7 +218,9 @@ impl World {
             lineage,
             message: &message,
         });
-        self.stop_up(who, &message);
+        if let Some(session) = self.participants[who].process.as_ref().and_then(|p| p.session) {
+            self.stop(session, Message::to_coordinator(&message));
+        }
         let point = match &message {
             ToCoordinator::Vote(xid, _) => Some((CrashPoint::PVoteSent, *xid)),
             ToCoordinator::Ack(xid) => Some((CrashPoint::PAckSent, *xid)),

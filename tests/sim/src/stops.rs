@@ -1,12 +1,12 @@
 //! What scripts do to single messages: hold one back with all that follows it in its session, let go, say one again.
 //!
-//! Random stories delay and cut whole sessions (`network`, `faults`); here a script names the message. Messages are
-//! named as the trace writes them, by how their line begins: `PREPARE`, `NO(`, `FORGET ACK`.
+//! Random stories delay and cut whole sessions (`network`, `faults`); here a script names the message.
 
 use covenant_rules::coordinator::SessionId;
-use covenant_rules::{ToCoordinator, ToParticipant};
+use covenant_rules::{Hello, Lineage, ToCoordinator};
 
-use crate::network::{Down, Up};
+use crate::matrix::Message;
+use crate::network::{Down, Link, Up};
 use crate::node::Node;
 use crate::seen::Seen;
 use crate::world::{Happening, World};
@@ -15,19 +15,14 @@ use crate::world::{Happening, World};
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     who: usize,
-    towards_coordinator: bool,
-    begins: &'static str,
+    message: Message,
 }
 
 impl World {
-    /// The next message that begins so, to or from a participant, is held back with all that follows it in its
-    /// session, until [`World::let_go`].
-    pub fn stop_at(&mut self, who: usize, towards_coordinator: bool, begins: &'static str) {
-        self.stops.push(Stop {
-            who,
-            towards_coordinator,
-            begins,
-        });
+    /// The next such message, to or from a participant, is held back with all that follows it in its session, until
+    /// [`World::let_go`].
+    pub fn stop_at(&mut self, who: usize, message: Message) {
+        self.stops.push(Stop { who, message });
     }
 
     /// Whether every message that was to be held back is.
@@ -36,46 +31,21 @@ impl World {
         self.stops.is_empty()
     }
 
-    fn takes_stop(&mut self, who: usize, towards_coordinator: bool, text: &str) -> bool {
-        let hit = |stop: &Stop| {
-            stop.who == who
-                && stop.towards_coordinator == towards_coordinator
-                && text.starts_with(stop.begins)
+    pub(crate) fn stop(&mut self, session: SessionId, message: Message) {
+        let Some(link) = self.links.get_mut(&session) else {
+            return;
         };
+        let hit = |stop: &Stop| stop.who == link.who && stop.message == message;
         let Some(at) = self.stops.iter().position(hit) else {
-            return false;
+            return;
         };
         self.stops.remove(at);
-        self.see(&Seen::Fault);
-        true
-    }
-
-    pub(crate) fn stop_up(&mut self, who: usize, message: &ToCoordinator) {
-        if self.stops.is_empty() {
-            return;
-        }
-        let text = crate::show::to_coordinator(message, &self.history);
-        let session = self.participants[who].process.as_ref().and_then(|p| p.session);
-        if self.takes_stop(who, true, &text)
-            && let Some(link) = session.and_then(|session| self.links.get_mut(&session))
-        {
+        if message.is_up() {
             link.up_stopped = true;
-        }
-    }
-
-    pub(crate) fn stop_down(&mut self, session: SessionId, message: &ToParticipant) {
-        if self.stops.is_empty() {
-            return;
-        }
-        let text = crate::show::to_participant(message, &self.history);
-        let Some(who) = self.links.get(&session).map(|link| link.who) else {
-            return;
-        };
-        if self.takes_stop(who, false, &text)
-            && let Some(link) = self.links.get_mut(&session)
-        {
+        } else {
             link.down_stopped = true;
         }
+        self.see(&Seen::Fault);
     }
 
     /// What was held back arrives at once, in its session and in order, if anybody is left there.
@@ -120,6 +90,30 @@ impl World {
         self.up_arrives(session, Up::Frame(vec![message]));
     }
 
+    /// The last HELLO of a participant reaches the coordinator once more, as if in a stream of its own; with a lineage,
+    /// a participant of the same name and this lineage says it.
+    pub fn hello_again(&mut self, who: usize, lineage: Option<Lineage>) {
+        let Some(hello) = self.participants[who].hello.clone() else {
+            return;
+        };
+        self.see(&Seen::Fault);
+        self.trace.line(Node::Coordinator, &|| {
+            let of = if lineage.is_some() {
+                ", of another lineage"
+            } else {
+                ""
+            };
+            format!("is sent once more, by {}: HELLO{of}", Node::Participant(who))
+        });
+        let hello = Hello {
+            lineage: lineage.unwrap_or(hello.lineage),
+            ..hello
+        };
+        // No process is at the other end.
+        let session = self.open_link(Link::new(who, 0, hello.lineage));
+        self.up_arrives(session, Up::Hello(hello));
+    }
+
     /// A frame reaches a coordinator process that does not have its session.
     pub(crate) fn nobody_hears(&mut self, session: SessionId, up: &Up) {
         let Some(who) = self.links.get(&session).map(|link| link.who) else {
@@ -141,13 +135,20 @@ impl World {
             return;
         };
         let node = Node::Participant(who);
-        if let (Down::Frame(messages, ..), Some(_)) = (down, self.running(node)) {
-            for message in messages {
-                self.trace.line(node, &|| {
-                    let what = crate::show::to_participant(message, &self.history);
-                    format!("never gets {what}: that session is over")
-                });
-            }
+        if self.running(node).is_none() {
+            return;
+        }
+        let messages: Vec<String> = match down {
+            Down::Welcome(..) => vec!["WELCOME".to_owned()],
+            Down::Frame(messages, ..) => messages
+                .iter()
+                .map(|message| crate::show::to_participant(message, &self.history))
+                .collect(),
+            Down::End => Vec::new(),
+        };
+        for what in messages {
+            self.trace
+                .line(node, &|| format!("never gets {what}: that session is over"));
         }
     }
 }

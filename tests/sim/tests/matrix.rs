@@ -86,7 +86,7 @@ fn every_message_has_a_script_for_everything_that_can_become_of_it() {
     assert_eq!(names.len(), Anomaly::ALL.len());
     for name in names {
         let text = page(&pages, name);
-        for message in Message::ALL {
+        for message in Message::ALL.iter().copied() {
             let heading = format!("\n## {}\n", message.word());
             assert!(text.contains(&heading), "{name} has no {}", message.word());
         }

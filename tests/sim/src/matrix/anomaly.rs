@@ -13,6 +13,10 @@ use crate::world::World;
 const PATIENCE_MS: u64 = 10_000;
 /// By then a story without further faults is over.
 const OVER_MS: u64 = 5_000;
+/// Longer than a log's birth lies before its making: what was created before is before that.
+const AWAY_MS: u64 = 12_000;
+/// By then everybody has joined and asked.
+const ASKS_MS: u64 = 500;
 /// A coordinator log that nobody has.
 const FOREIGN: Lineage = Lineage(0xF0);
 
@@ -53,11 +57,17 @@ impl Anomaly {
     /// Why it cannot become of this message, if it cannot.
     #[must_use]
     pub fn cannot(self, message: Message) -> Option<&'static str> {
-        let cannot = self == Self::OtherParticipant && !message.is_up();
-        cannot.then_some(
-            "a message goes to one session, and that belongs to one lineage: what was sent to the former one reaches \
-             nobody",
-        )
+        match self {
+            Self::Duplicate if message == Message::Welcome => Some(
+                "a participant reads a WELCOME in the first frame of a stream and in no other one: there is nothing that a \
+                 second one could reach",
+            ),
+            Self::OtherParticipant if !message.is_up() => Some(
+                "a message goes to one session, and that belongs to one lineage: what was sent to the former one reaches \
+                 nobody",
+            ),
+            _ => None,
+        }
     }
 }
 
@@ -68,6 +78,7 @@ impl Anomaly {
 pub(crate) fn play(anomaly: Anomaly, message: Message) -> Result<Vec<String>, String> {
     let mut script = Script::new(message.mix(), false);
     match anomaly {
+        Anomaly::ForeignLineage if message.is_of_joining() => another_log(&mut script)?,
         Anomaly::Duplicate | Anomaly::ForeignLineage | Anomaly::OtherParticipant => {
             repeated(&mut script, anomaly, message)?
         }
@@ -78,6 +89,18 @@ pub(crate) fn play(anomaly: Anomaly, message: Message) -> Result<Vec<String>, St
     Ok(lines)
 }
 
+/// The coordinator comes back with another log: whoever joins knows a position of the former one, and is welcomed by
+/// a log that it did not vote for.
+fn another_log(script: &mut Script) -> Result<(), String> {
+    script.execute();
+    script.until(0, Node::Coordinator, "<- p2  YES")?;
+    script.world.kill(Node::Coordinator, Death::Process);
+    script.world.run_for(AWAY_MS);
+    script.world.wipe_coordinator();
+    script.world.run_for(ASKS_MS);
+    Ok(())
+}
+
 fn repeated(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<(), String> {
     message.begin(script)?;
     let from = if message.is_up() {
@@ -86,13 +109,22 @@ fn repeated(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<(
         format!("<- c   {}", message.begins())
     };
     script.until(0, message.receiver(), &from)?;
+    if message == Message::Hello {
+        script.until(0, message.sender(), "<- c   WELCOME")?;
+    }
     if anomaly == Anomaly::OtherParticipant {
+        if message == Message::Hello {
+            // While the one that holds the name lives.
+            script.world.hello_again(message.who(), Some(FOREIGN));
+        }
         let from = script.world.trace().lines().len();
         script.world.new_disk(message.who());
         let welcome = format!("-> p{}  WELCOME", message.who() + 1);
         script.until(from, Node::Coordinator, &welcome)?;
     }
-    again(script, anomaly, message)?;
+    if anomaly != Anomaly::OtherParticipant || message != Message::Hello {
+        again(script, anomaly, message)?;
+    }
     if anomaly == Anomaly::Duplicate {
         script.world.run_for(OVER_MS);
         again(script, anomaly, message)?;
@@ -107,19 +139,18 @@ fn again(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<(), 
     if anomaly == Anomaly::ForeignLineage {
         xid.lineage = FOREIGN;
     }
-    if message == Message::LostState {
-        xid.seq += 1;
-    }
     match message.value(xid, &script.transaction) {
         Value::Up(value) => script.world.say(message.who(), value),
         Value::Down(value) => script.world.repeat(message.who(), value),
+        Value::Hello => script.world.hello_again(message.who(), None),
+        Value::Welcome => return Err("nothing says WELCOME once more".to_owned()),
     }
     Ok(())
 }
 
 fn held_back(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<(), String> {
     let (who, up) = (message.who(), message.is_up());
-    script.world.stop_at(who, up, message.begins());
+    script.world.stop_at(who, message);
     message.begin(script)?;
     if !script.world.run_until(PATIENCE_MS, World::is_stopped) {
         return Err(format!("{} is never sent", message.word()));
@@ -136,7 +167,9 @@ fn held_back(script: &mut Script, anomaly: Anomaly, message: Message) -> Result<
         Anomaly::LateFromSender => restarts(script, message.sender()),
         Anomaly::Replaced => {
             script.world.cut(who, false, false, true);
-            script.until(from, Node::Coordinator, "is replaced")?;
+            if message != Message::Hello {
+                script.until(from, Node::Coordinator, "is replaced")?;
+            }
             script.until(from, Node::Coordinator, &welcome)?;
         }
         Anomaly::OlderIncarnation => {

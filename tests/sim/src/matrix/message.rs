@@ -10,89 +10,106 @@ use crate::faults::Fault;
 use crate::node::Node;
 use crate::setup::Death;
 
-/// A message of a session.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Message {
+macro_rules! messages {
+    ($($(#[$doc:meta])* $message:ident = $begins:literal,)*) => {
+        /// A message of a session.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Message {
+            $($(#[$doc])* $message,)*
+        }
+
+        impl Message {
+            /// In the order in which a transaction meets them.
+            pub const ALL: &'static [Self] = &[$(Self::$message,)*];
+
+            /// How the trace writes it, up to what differs.
+            #[must_use]
+            pub fn begins(self) -> &'static str {
+                match self {
+                    $(Self::$message => $begins,)*
+                }
+            }
+        }
+    };
+}
+
+messages! {
     /// PREPARE to p2.
-    Prepare,
+    Prepare = "PREPARE ",
     /// YES of p2.
-    Yes,
+    Yes = "YES ",
     /// NO of p1.
-    No,
+    No = "NO(",
     /// READ_ONLY of p1.
-    ReadOnly,
+    ReadOnly = "READ_ONLY ",
     /// COMMIT to p2.
-    Commit,
+    Commit = "COMMIT ",
     /// ACK of p2.
-    Ack,
+    Ack = "ACK ",
     /// ABORT to p2.
-    Abort,
-    /// LOST_STATE of p2, which was sent a COMMIT that it has no branch for.
-    LostState,
+    Abort = "ABORT ",
+    /// LOST_STATE of p2, whose disk lost PREPARED behind its YES.
+    LostState = "LOST_STATE ",
     /// An inquiry of p1, which has restarted while p2 is slow to vote.
-    Inquire,
+    Inquire = "INQUIRE ",
     /// PENDING to the same.
-    Pending,
+    Pending = "PENDING ",
     /// UNKNOWN to p2: the COMMIT record does not decode.
-    Unknown,
+    Unknown = "UNKNOWN ",
     /// The report of p2, where an operator has committed by hand.
-    Report,
+    Report = "REPORT ",
     /// The acknowledgement of it.
-    ReportRecorded,
+    ReportRecorded = "REPORT RECORDED ",
     /// FORGET to p2.
-    Forget,
+    Forget = "FORGET ",
     /// The acknowledgement of that.
-    ForgetAck,
+    ForgetAck = "FORGET ACK ",
+    /// HELLO of p2, whose connection broke behind its YES.
+    Hello = "HELLO",
+    /// WELCOME to the same.
+    Welcome = "WELCOME",
 }
 
 /// A message as a value.
 pub(crate) enum Value {
     Up(ToCoordinator),
     Down(ToParticipant),
+    /// The last HELLO of the participant.
+    Hello,
+    /// Comes in the first frame of its stream only.
+    Welcome,
 }
 
 /// How long p2's force takes while p1 restarts.
 const SLOW_FORCE_US: u64 = 2_000_000;
 
 impl Message {
-    /// In the order in which a transaction meets them.
-    pub const ALL: [Self; 15] = [
-        Self::Prepare,
-        Self::Yes,
-        Self::No,
-        Self::ReadOnly,
-        Self::Commit,
-        Self::Ack,
-        Self::Abort,
-        Self::LostState,
-        Self::Inquire,
-        Self::Pending,
-        Self::Unknown,
-        Self::Report,
-        Self::ReportRecorded,
-        Self::Forget,
-        Self::ForgetAck,
-    ];
-
-    /// How the trace writes it, up to what differs.
+    /// What a message to the coordinator is.
     #[must_use]
-    pub fn begins(self) -> &'static str {
-        match self {
-            Self::Prepare => "PREPARE ",
-            Self::Yes => "YES ",
-            Self::No => "NO(",
-            Self::ReadOnly => "READ_ONLY ",
-            Self::Commit => "COMMIT ",
-            Self::Ack => "ACK ",
-            Self::Abort => "ABORT ",
-            Self::LostState => "LOST_STATE ",
-            Self::Inquire => "INQUIRE ",
-            Self::Pending => "PENDING ",
-            Self::Unknown => "UNKNOWN ",
-            Self::Report => "REPORT ",
-            Self::ReportRecorded => "REPORT RECORDED ",
-            Self::Forget => "FORGET ",
-            Self::ForgetAck => "FORGET ACK ",
+    pub fn to_coordinator(message: &ToCoordinator) -> Self {
+        match message {
+            ToCoordinator::Vote(_, Vote::Yes) => Self::Yes,
+            ToCoordinator::Vote(_, Vote::No(_)) => Self::No,
+            ToCoordinator::Vote(_, Vote::ReadOnly) => Self::ReadOnly,
+            ToCoordinator::Ack(_) => Self::Ack,
+            ToCoordinator::LostState(_) => Self::LostState,
+            ToCoordinator::Inquire(_) => Self::Inquire,
+            ToCoordinator::Report(..) => Self::Report,
+            ToCoordinator::ForgetAck(_) => Self::ForgetAck,
+        }
+    }
+
+    /// What a message to a participant is.
+    #[must_use]
+    pub fn to_participant(message: &ToParticipant) -> Self {
+        match message {
+            ToParticipant::Prepare { .. } => Self::Prepare,
+            ToParticipant::Commit(_) => Self::Commit,
+            ToParticipant::Abort(_) => Self::Abort,
+            ToParticipant::Pending(_) => Self::Pending,
+            ToParticipant::Unknown(_) => Self::Unknown,
+            ToParticipant::ReportRecorded(_) => Self::ReportRecorded,
+            ToParticipant::Forget(_) => Self::Forget,
         }
     }
 
@@ -105,17 +122,31 @@ impl Message {
     /// Whether it goes to the coordinator.
     #[must_use]
     pub fn is_up(self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Yes
-                | Self::No
-                | Self::ReadOnly
-                | Self::Ack
-                | Self::LostState
-                | Self::Inquire
-                | Self::Report
-                | Self::ForgetAck
-        )
+            | Self::No
+            | Self::ReadOnly
+            | Self::Ack
+            | Self::LostState
+            | Self::Inquire
+            | Self::Report
+            | Self::ForgetAck
+            | Self::Hello => true,
+            Self::Prepare
+            | Self::Commit
+            | Self::Abort
+            | Self::Pending
+            | Self::Unknown
+            | Self::ReportRecorded
+            | Self::Forget
+            | Self::Welcome => false,
+        }
+    }
+
+    /// Whether it opens a session, and is about no attempt.
+    #[must_use]
+    pub fn is_of_joining(self) -> bool {
+        matches!(self, Self::Hello | Self::Welcome)
     }
 
     /// The participant that sends or gets it.
@@ -170,6 +201,8 @@ impl Message {
             Self::ReportRecorded => Down(ToParticipant::ReportRecorded(xid)),
             Self::Forget => Down(ToParticipant::Forget(xid)),
             Self::ForgetAck => Up(ToCoordinator::ForgetAck(xid)),
+            Self::Hello => Value::Hello,
+            Self::Welcome => Value::Welcome,
         }
     }
 
@@ -209,10 +242,14 @@ impl Message {
             }
             Self::LostState => {
                 script.execute();
-                script.until(0, Node::Coordinator, "forced END")?;
-                let mut xid = script.attempt()?;
-                xid.seq += 1;
-                script.world.repeat(self.who(), ToParticipant::Commit(xid));
+                script.until(0, Node::Coordinator, "<- p2  YES")?;
+                script.world.lose_tail(self.who(), 1);
+                script.world.restart(Node::Participant(self.who()));
+            }
+            Self::Hello | Self::Welcome => {
+                script.execute();
+                script.until(0, Node::Coordinator, "<- p2  YES")?;
+                script.world.cut(self.who(), false, true, false);
             }
             Self::Report | Self::ReportRecorded | Self::Forget | Self::ForgetAck => {
                 script.execute();
@@ -221,5 +258,30 @@ impl Message {
             _ => script.execute(),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Mix;
+
+    #[test]
+    fn every_message_is_the_kind_of_its_own_value() {
+        let script = Script::new(Mix::Commit, false);
+        let xid = Xid {
+            lineage: covenant_rules::Lineage(1),
+            incarnation: covenant_rules::Incarnation { counter: 1, bits: 1 },
+            seq: 1,
+        };
+        for message in Message::ALL {
+            let kind = match message.value(xid, &script.transaction) {
+                Value::Up(value) => Message::to_coordinator(&value),
+                Value::Down(value) => Message::to_participant(&value),
+                Value::Hello => Message::Hello,
+                Value::Welcome => Message::Welcome,
+            };
+            assert_eq!(kind, *message);
+        }
     }
 }

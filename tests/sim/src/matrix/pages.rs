@@ -119,7 +119,7 @@ fn impossible() -> String {
     }
     push(&mut text, "\n| page | message | why not |\n|---|---|---|");
     for one in Anomaly::ALL {
-        for message in Message::ALL {
+        for message in Message::ALL.iter().copied() {
             if let Some(why) = one.cannot(message) {
                 let row = format!("| `{}` | {} | {why} |", words::anomaly(one).0, message.word());
                 push(&mut text, &row);
@@ -199,13 +199,13 @@ fn of_anomaly(one: Anomaly) -> Result<String, Vec<String>> {
     let (_, title, look) = words::anomaly(one);
     let mut text = format!("# {title}\n\n{look}\n\n");
     let mut wrong = Vec::new();
-    for message in Message::ALL {
+    for message in Message::ALL.iter().copied() {
         push(&mut text, &format!("## {}\n", message.word()));
         if let Some(why) = one.cannot(message) {
             push(&mut text, &format!("Cannot occur: {why}.\n"));
             continue;
         }
-        push(&mut text, &format!("{}\n", words::message(message)));
+        push(&mut text, &format!("{}\n", words::message(one, message)));
         match anomaly::play(one, message) {
             Ok(lines) => block(&mut text, &lines),
             Err(why) => wrong.push(format!("{title}, {}: {why}", message.word())),

@@ -172,13 +172,23 @@ pub(crate) fn anomaly(anomaly: Anomaly) -> (&'static str, &'static str, &'static
 }
 
 /// The story in which a script gets at the message.
-pub(crate) fn message(message: Message) -> &'static str {
+pub(crate) fn message(anomaly: Anomaly, message: Message) -> &'static str {
+    if anomaly == Anomaly::ForeignLineage && message.is_of_joining() {
+        return "The coordinator's disk is lost behind the votes, and it comes back with another log. HELLO knows a position of \
+                the former one, which says nothing of this one; WELCOME is of a log that nobody voted for, so both \
+                branches stay in doubt (Q2) until an operator decides them, and the id is UNKNOWN (R4).";
+    }
     match message {
         Message::Prepare | Message::Yes | Message::Commit | Message::Ack => story(Mix::Commit),
         Message::No | Message::Abort => story(Mix::Abort),
         Message::ReadOnly => story(Mix::ReadOnly),
         Message::LostState => {
-            "When all is over, p2 is sent the COMMIT of an attempt that it has no branch for."
+            "Behind its YES the disk of p2 is replaced by an older copy, without PREPARED: p2 says LOST_STATE to the COMMIT \
+             (P8), and that is a HAZARD until an operator lets it be forgotten (C12). (The ledger's journal refuses to \
+             start on such a disk; other resources cannot know.)"
+        }
+        Message::Hello | Message::Welcome => {
+            "The connection of p2 breaks behind its YES, and it joins again."
         }
         Message::Inquire | Message::Pending => {
             "p1 restarts after its YES, while p2 is slow to force: p1 inquires."
