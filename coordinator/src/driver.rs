@@ -238,7 +238,7 @@ impl Driver {
         }
     }
 
-    /// A session that does not drain, or whose socket is gone, ends; what is due goes when it joins again.
+    /// A session that does not drain ends; what is due goes when it joins again.
     async fn cut(&mut self, session: SessionId) -> Result<(), Error> {
         let Some(slot) = self.sessions.remove(&session) else {
             return Ok(());

@@ -51,9 +51,11 @@ struct State {
     bytes: usize,
     floor: Option<Floor>,
     position: u64,
-    /// Set when the session ends; what waits before it is dropped.
+    /// The coordinator ended the session: how. What waits before it is dropped.
     end: Option<Status>,
     ended: bool,
+    /// The end was delivered, or the connection is gone: nothing goes out any more.
+    closed: bool,
     /// Bytes of frames given to the socket, as the meter counts them.
     handed_over: u64,
     waker: Option<Waker>,
@@ -78,6 +80,7 @@ impl Outbox {
             position: 0,
             end: None,
             ended: false,
+            closed: false,
             handed_over: 0,
             waker: None,
             drained: None,
@@ -99,12 +102,13 @@ impl Outbox {
 
     /// Puts messages behind those that wait, with the floor and the position that hold after them.
     ///
-    /// Returns false if too much waits: the session is to be cut.
+    /// Returns false if too much waits: the session is to be cut. On a session without a connection nothing waits: its
+    /// reader tells the loop when all that came over it was heard.
     pub(crate) fn push(&self, messages: &mut Vec<ToParticipant>, floor: Floor, position: u64) -> bool {
         let mut state = self.state();
-        if state.ended {
+        if state.closed {
             messages.clear();
-            return false;
+            return true;
         }
         for message in messages.drain(..) {
             let bytes = frame::to_participant_bytes(&message);
@@ -128,14 +132,18 @@ impl Outbox {
     /// Ends the session with this status.
     pub(crate) fn end(&self, status: Status) {
         let mut state = self.state();
-        state.end.get_or_insert(status);
+        if !state.ended {
+            state.ended = true;
+            state.end = Some(status);
+        }
         wake(&mut state);
     }
 
-    /// Whether the session was ended, or its connection is gone.
+    /// Whether the coordinator ended the session.
+    ///
+    /// A connection that is gone ended nothing: what a participant said before it died is heard like anything else.
     pub(crate) fn has_ended(&self) -> bool {
-        let state = self.state();
-        state.ended || state.end.is_some()
+        self.state().ended
     }
 
     /// Resolves when nothing waits any more, to the bytes given to the socket so far.
@@ -171,9 +179,11 @@ impl Drop for FrameStream {
     /// The connection is gone: nothing may pile up for it any more.
     fn drop(&mut self) {
         let mut state = self.outbox.state();
-        state.ended = true;
+        state.closed = true;
+        state.welcome = None;
         state.messages.clear();
         state.bytes = 0;
+        state.drained = None;
     }
 }
 
@@ -182,11 +192,11 @@ impl tokio_stream::Stream for FrameStream {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut state = self.outbox.state();
-        if state.ended {
+        if state.closed {
             return Poll::Ready(None);
         }
         if let Some(status) = state.end.take() {
-            state.ended = true;
+            state.closed = true;
             return Poll::Ready(Some(Err(status)));
         }
         if state.messages.is_empty() && state.welcome.is_none() {
@@ -299,6 +309,23 @@ mod tests {
         let mut stream = outbox.stream();
         assert_eq!(stream.next().await.unwrap().unwrap_err().message(), "cut");
         assert!(stream.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_gone_ended_nothing_and_nothing_waits_for_it() {
+        let outbox = Outbox::new(MAX_BYTES);
+        assert!(outbox.push(&mut vec![prepare(1, 10)], FLOOR, 5));
+        drop(outbox.stream());
+        assert!(!outbox.has_ended(), "what came over it is still to be heard");
+        let mut messages = vec![prepare(2, 10)];
+        assert!(
+            outbox.push(&mut messages, FLOOR, 6),
+            "its reader says when it is over"
+        );
+        assert!(messages.is_empty());
+        assert_eq!(outbox.state().bytes, 0);
+        outbox.end(Status::unavailable("stop"));
+        assert!(outbox.has_ended());
     }
 
     #[test]
