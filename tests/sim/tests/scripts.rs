@@ -1,9 +1,9 @@
 //! Scripts over the simulated world: what one can say, and that it happens as it is said.
 
 use covenant_fault::CrashPoint;
-use covenant_rules::OutcomeKind;
 use covenant_rules::coordinator::Reply;
-use covenant_sim::{Answer, Ask, Death, Does, Node, Setup, Transaction, World};
+use covenant_rules::{Decision, OutcomeKind};
+use covenant_sim::{Answer, Ask, Death, Does, Fault, Node, Setup, Transaction, World};
 
 fn world() -> World {
     World::new(Setup {
@@ -120,4 +120,38 @@ fn every_crash_point_of_a_commit_can_be_reached_and_survived() {
             assert!(world.settle(), "{name} {death:?}: {:?}", world.violation());
         }
     }
+}
+
+#[test]
+fn forget_that_is_acknowledged_is_not_sent_again_while_the_disk_is_slow() {
+    let mut world = world();
+    let transfer = transfer(&world);
+    world.ask(Ask::Execute(transfer.execute()));
+    let in_doubt = |world: &World| {
+        let machine = world.participant(1)?;
+        machine.in_doubt().next().map(|doubt| doubt.xid)
+    };
+    assert!(world.run_until(1_000, |world| in_doubt(world).is_some()));
+    let xid = in_doubt(&world).unwrap();
+    world.resolve(1, xid, Decision::Commit);
+    let lines = |world: &World, text: &str| {
+        let lines = world.trace().lines().iter();
+        lines.filter(|line| line.contains(text)).count()
+    };
+    assert!(world.run_until(1_000, |world| lines(world, "c   forced FORGET T1") == 1));
+    // The force that covers FORGET_DONE takes longer than any pause between two FORGETs.
+    world.fault(Fault::SlowForce(Node::Coordinator, 60_000_000));
+    assert!(world.run_until(1_000, |world| lines(world, "appends lazily FORGET_DONE") == 1));
+    world.cut(1, false, false, false);
+    world.run_for(50_000);
+    assert!(world.all_joined());
+    assert_eq!(lines(&world, "forced FORGET_DONE"), 0, "the disk is slow");
+    assert_eq!(
+        lines(&world, "c   -> p2  FORGET T1"),
+        1,
+        "{:#?}",
+        world.trace().lines()
+    );
+    assert!(world.settle(), "{:?}", world.violation());
+    assert_eq!(outcome(&mut world, &transfer), OutcomeKind::Committed);
 }

@@ -98,6 +98,10 @@ impl Coordinator {
         let Some(entry) = self.fold.heuristic_entry(xid, &participant) else {
             return;
         };
+        // Acknowledged, though that is not durable: only a crash that loses FORGET_DONE makes it due again.
+        if self.on_its_way.has_forget_done(xid, &participant) {
+            return;
+        }
         // A hazard was found here: its branch may be prepared, and knows nothing to forget.
         if entry.forget.is_none() || entry.what == Heuristic::Hazard {
             return;

@@ -107,6 +107,27 @@ fn c13_forget_again_until_it_is_acknowledged() {
 }
 
 #[test]
+fn c13_forget_that_is_acknowledged_is_not_sent_again_while_forget_done_is_not_durable() {
+    let mut bench = reported("COMMIT");
+    bench.forces();
+    bench.says("a", "FORGET_ACK 1/1");
+    assert_eq!(bench.passes(30_000), NOTHING, "not by its timer");
+    assert_eq!(bench.joins("a"), ["a replaced", "a2 welcome"], "not on joining");
+    assert_eq!(bench.forces(), ["archive 1/1 T1 heuristic Commit"]);
+    assert_eq!(bench.joins("a"), ["a2 replaced", "a3 welcome"]);
+}
+
+#[test]
+fn c13_forget_goes_again_after_a_crash_that_took_forget_done() {
+    let mut bench = reported("COMMIT");
+    bench.forces();
+    bench.says("a", "FORGET_ACK 1/1");
+    bench.crashes();
+    bench.forces();
+    assert_eq!(bench.joins("a"), ["a welcome", "a < FORGET 1/1"]);
+}
+
+#[test]
 fn c13_a_report_about_a_finished_transaction_holds_it_open_again() {
     let mut bench = committed();
     let due = ["append! HEURISTIC 1/1 a Abort damage with outcome"];
