@@ -7,7 +7,7 @@ use covenant_ledger::{AccountName, Assertion, Currency, Direction, Leg, Operatio
 use covenant_rules::coordinator::{Event, Execute, RequestId};
 use covenant_rules::{AbortReason, Name, TransactionId, UnixMillis, Wait, Xid};
 
-use crate::node::{Node, name_of};
+use crate::node::{Micros, Node, name_of};
 use crate::seen::Seen;
 use crate::world::{Answer, Happening, World};
 
@@ -113,6 +113,24 @@ fn currency() -> Currency {
     }
 }
 
+/// What becomes of a call that a script makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It arrives, and so does the answer.
+    Arrives,
+    /// It is lost.
+    Lost,
+    /// It is so many milliseconds longer under way.
+    Late(u64),
+    /// The answer is lost.
+    AnswerLost,
+    /// The answer is so many milliseconds longer under way, also when the coordinator dies meanwhile.
+    AnswerLate(u64),
+}
+
+/// Who makes the calls of scripts, as the trace writes it.
+const CALLER: &str = "k";
+
 /// A call under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Under {
@@ -120,6 +138,10 @@ pub(crate) struct Under {
     pub(crate) caller: Option<usize>,
     /// It has reached the coordinator.
     pub(crate) arrived: bool,
+    /// What becomes of it, if a script shows that.
+    fate: Option<Fate>,
+    /// The answer is on its way, whatever becomes of the coordinator.
+    answered: bool,
 }
 
 impl World {
@@ -129,13 +151,69 @@ impl World {
     }
 
     pub(crate) fn ask_as(&mut self, caller: Option<usize>, ask: Ask) -> RequestId {
-        let request = self.next_request;
-        self.next_request += 1;
-        let arrived = false;
-        self.calls.insert(request, Under { caller, arrived });
         let delay = self.between(self.setup.timing.network_us);
+        let request = self.under_way(caller, None);
         self.after(delay, Happening::Asks(request, ask));
         request
+    }
+
+    fn under_way(&mut self, caller: Option<usize>, fate: Option<Fate>) -> RequestId {
+        let request = self.next_request;
+        self.next_request += 1;
+        let under = Under {
+            caller,
+            arrived: false,
+            fate,
+            answered: false,
+        };
+        self.calls.insert(request, under);
+        request
+    }
+
+    /// Sends a call of which this becomes, and shows the caller's side of it in the trace.
+    pub fn call(&mut self, ask: Ask, fate: Fate) -> RequestId {
+        let request = self.under_way(None, Some(fate));
+        self.trace.line(CALLER, &|| {
+            format!("-> c   {}", crate::show::ask(&ask, &self.history))
+        });
+        let delay = self.between(self.setup.timing.network_us);
+        match fate {
+            Fate::Lost => self.after(delay, Happening::Answers(request, Answer::Broken)),
+            Fate::Late(ms) => self.after(delay + ms * 1_000, Happening::Asks(request, ask)),
+            Fate::Arrives | Fate::AnswerLost | Fate::AnswerLate(_) => {
+                self.after(delay, Happening::Asks(request, ask));
+            }
+        }
+        request
+    }
+
+    /// How much longer an answer takes than its way; the coordinator has sent it.
+    pub(crate) fn answer_delay(&mut self, request: RequestId) -> Micros {
+        let Some(under) = self.calls.get_mut(&request) else {
+            return 0;
+        };
+        let Some(Fate::AnswerLate(ms)) = under.fate else {
+            return 0;
+        };
+        under.answered = true;
+        ms * 1_000
+    }
+
+    /// What a caller whose call a script shows gets.
+    fn shown_answer(&mut self, fate: Fate, answer: Answer) -> Answer {
+        let answer = match fate {
+            Fate::Lost | Fate::AnswerLost => Answer::Broken,
+            Fate::Arrives | Fate::Late(_) | Fate::AnswerLate(_) => answer,
+        };
+        self.trace.line(CALLER, &|| match &answer {
+            Answer::Said(reply) => format!("<- c   {}", crate::show::reply(reply)),
+            Answer::Broken => match fate {
+                Fate::Lost => "hears nothing: its call is lost".to_owned(),
+                Fate::AnswerLost => "hears nothing: the answer is lost".to_owned(),
+                Fate::Arrives | Fate::Late(_) | Fate::AnswerLate(_) => "hears nothing".to_owned(),
+            },
+        });
+        answer
     }
 
     /// The answer to a call, if it has come.
@@ -176,12 +254,18 @@ impl World {
                     known,
                 }
             }
-            Ask::Get(transaction_id, created) => Event::Get {
-                request,
-                known: archive.by_id(&transaction_id),
-                transaction_id,
-                created,
-            },
+            Ask::Get(transaction_id, created) => {
+                let known = archive.by_id(&transaction_id);
+                self.trace.line(Node::Coordinator, &|| {
+                    format!("is asked what became of {transaction_id}")
+                });
+                Event::Get {
+                    request,
+                    known,
+                    transaction_id,
+                    created,
+                }
+            }
             Ask::Abort(transaction_id, created) => {
                 let known = archive.by_id(&transaction_id);
                 self.trace.line(Node::Coordinator, &|| {
@@ -215,6 +299,10 @@ impl World {
         let Some(under) = self.calls.remove(&request) else {
             return;
         };
+        let answer = match under.fate {
+            Some(fate) => self.shown_answer(fate, answer),
+            None => answer,
+        };
         match under.caller {
             Some(caller) => self.caller_hears(caller, answer),
             None => {
@@ -228,7 +316,7 @@ impl World {
         let broken: Vec<RequestId> = self
             .calls
             .iter()
-            .filter(|(_, u)| u.arrived)
+            .filter(|(_, u)| u.arrived && !u.answered)
             .map(|(r, _)| *r)
             .collect();
         for request in broken {

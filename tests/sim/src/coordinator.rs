@@ -200,7 +200,10 @@ impl World {
             Effect::Welcome(session) => self.welcome(session),
             Effect::RefuseJoin(session, refusal) => {
                 self.trace.line(Node::Coordinator, &|| {
-                    format!("refuses session {session}: {refusal:?}")
+                    format!(
+                        "refuses session {session}: {}",
+                        crate::show::join_refusal(refusal)
+                    )
                 });
                 self.end_session(session, 0);
             }
@@ -345,9 +348,13 @@ impl World {
             self.see(&Seen::Told(view));
         }
         self.trace.line(Node::Coordinator, &|| {
-            format!("tells a caller {}", crate::show::reply(&reply))
+            format!(
+                "tells {} {}",
+                crate::show::whom(&reply),
+                crate::show::reply(&reply)
+            )
         });
-        let delay = self.between(self.setup.timing.network_us);
+        let delay = self.between(self.setup.timing.network_us) + self.answer_delay(request);
         self.after(delay, Happening::Answers(request, Answer::Said(reply)));
     }
 

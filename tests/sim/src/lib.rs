@@ -34,7 +34,7 @@
 //! [`World::crash_at`] names a point of section 9, a node and a [`Death`]; [`World::restart`] brings a node back,
 //! [`World::lose_power`] takes what was not forced, also from a node that has restarted and acted.
 //! [`World::settle`] ends all faults, brings everything back, waits for quiet and runs the checks of section 10.
-//! [`matrix`] has such a script for every cell of section 9 and for every message anomaly; what they show stands in
+//! [`matrix`] has such a script for every cell of section 9 and for every anomaly of a message or call; what they show stands in
 //! `golden/`.
 
 pub mod batch;
@@ -61,7 +61,7 @@ pub mod trace;
 pub mod workload;
 pub mod world;
 
-pub use calls::{Ask, Does, Transaction};
+pub use calls::{Ask, Does, Fate, Transaction};
 pub use checks::{Check, Violation, invariants};
 pub use faults::Fault;
 pub use history::History;

@@ -291,7 +291,11 @@ impl World {
             return;
         };
         self.trace.line(Node::Participant(who), &|| {
-            format!("an operator says {what:?} of {}", self.history.shown(xid))
+            format!(
+                "an operator decides {} of {}",
+                crate::show::decision(what),
+                self.history.shown(xid)
+            )
         });
         self.see(&Seen::ByHand { lineage, xid });
         let by = crate::faults::operator();

@@ -1,11 +1,12 @@
 //! How the trace writes messages, records and answers: in the words of the specification.
 
 use covenant_ledger::simulated::{Shown, StoredRecord};
-use covenant_rules::coordinator::{Reply, View};
+use covenant_rules::coordinator::{JoinRefusal, Refusal, Reply, View};
 use covenant_rules::{
     Decision, Heuristic, Outcome, OutcomeKind, Record, ToCoordinator, ToParticipant, TransactionId, Vote, Xid,
 };
 
+use crate::calls::Ask;
 use crate::history::History;
 
 /// The attempt that a message is about.
@@ -107,7 +108,9 @@ pub fn record(record: &Record, id: Option<&TransactionId>) -> String {
         }
         Record::Forget { xid, participant, .. } => format!("FORGET {} {participant}", attempt(*xid, id)),
         Record::ForgetDone { xid, participant } => format!("FORGET_DONE {} {participant}", attempt(*xid, id)),
-        Record::Resolved { xid, decision, .. } => format!("RESOLVED({decision:?}) {}", attempt(*xid, id)),
+        Record::Resolved { xid, decision, .. } => {
+            format!("RESOLVED({}) {}", self::decision(*decision), attempt(*xid, id))
+        }
         Record::Retained(since) => format!("RETAINED {since}"),
         Record::Suspect {
             participant,
@@ -161,10 +164,49 @@ pub fn view(view: &View) -> String {
         .aborted
         .as_ref()
         .map_or_else(String::new, |reason| format!("({})", reason.code()));
-    let beside = view
-        .heuristic
-        .map_or_else(String::new, |what| format!(", heuristic {what:?}"));
+    let beside = view.heuristic.map_or_else(String::new, |what| {
+        format!(", heuristic {}", heuristic_field(what))
+    });
     format!("{} {outcome}{reason}{beside}", view.transaction_id)
+}
+
+/// A decision.
+#[must_use]
+pub fn decision(what: Decision) -> &'static str {
+    match what {
+        Decision::Commit => "COMMIT",
+        Decision::Abort => "ABORT",
+    }
+}
+
+/// The heuristic field of an outcome (section 1).
+fn heuristic_field(what: Heuristic) -> &'static str {
+    match what {
+        Heuristic::Commit => "COMMIT",
+        Heuristic::Abort => "ABORT",
+        Heuristic::Mixed => "MIXED",
+        Heuristic::Hazard => "HAZARD",
+    }
+}
+
+/// A call.
+#[must_use]
+pub fn ask(ask: &Ask, history: &History) -> String {
+    match ask {
+        Ask::Execute(execute) => format!("Execute {}", execute.transaction_id),
+        Ask::Get(id, _) => format!("GetTransaction {id}"),
+        Ask::Abort(id, _) => format!("AbortTransaction {id}"),
+        Ask::Forget(xid, participant) => format!("FORGET {} {participant}", history.shown(*xid)),
+    }
+}
+
+/// Whom such an answer goes to.
+#[must_use]
+pub fn whom(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Forgotten | Reply::Refused(Refusal::NoHeuristic) => "the operator",
+        Reply::Transaction(_) | Reply::Refused(_) => "a caller",
+    }
 }
 
 /// An answer to a call.
@@ -172,7 +214,30 @@ pub fn view(view: &View) -> String {
 pub fn reply(reply: &Reply) -> String {
     match reply {
         Reply::Transaction(of) => view(of),
-        Reply::Refused(refusal) => format!("a refusal: {refusal:?}"),
+        Reply::Refused(why) => refusal(why),
         Reply::Forgotten => "FORGOTTEN".to_owned(),
+    }
+}
+
+fn refusal(why: &Refusal) -> String {
+    match why {
+        Refusal::Recovering => "UNAVAILABLE: it does not serve yet".to_owned(),
+        Refusal::OtherContent => "ALREADY_EXISTS: the id has other content".to_owned(),
+        Refusal::CreatedAhead { .. } => "INVALID_ARGUMENT: created lies ahead".to_owned(),
+        Refusal::ParticipantUnknown(name) => format!("FAILED_PRECONDITION: {name} never joined"),
+        Refusal::Exhausted { bound, .. } => format!("RESOURCE_EXHAUSTED: {bound}"),
+        Refusal::NoHeuristic => "FAILED_PRECONDITION: there is no heuristic to forget".to_owned(),
+    }
+}
+
+/// Why a participant may not join.
+#[must_use]
+pub fn join_refusal(why: JoinRefusal) -> &'static str {
+    match why {
+        JoinRefusal::Recovering => "it does not serve yet",
+        JoinRefusal::OtherLineageJoined => "another lineage of this name is joined",
+        JoinRefusal::Outdated => "a newer one of the same participant is joined",
+        JoinRefusal::IncarnationConflict => "another start with the same counter is joined",
+        JoinRefusal::TooManyParticipants => "there is no room for another participant",
     }
 }

@@ -1,6 +1,8 @@
 //! The trace: a line for everything that happens, readable as what each side did.
 
-use crate::node::{Micros, Node};
+use std::fmt;
+
+use crate::node::Micros;
 
 /// Lines, or nothing at all, so that a run without them costs nothing.
 #[derive(Clone, Debug)]
@@ -17,10 +19,10 @@ impl Trace {
         }
     }
 
-    pub(crate) fn line(&mut self, node: Node, text: &dyn Fn() -> String) {
+    pub(crate) fn line(&mut self, who: impl fmt::Display, text: &dyn Fn() -> String) {
         if let Some(lines) = &mut self.lines {
             let (ms, us) = (self.now / 1_000, self.now % 1_000);
-            lines.push(format!("{ms:>7}.{us:03} {node:<3} {}", text()));
+            lines.push(format!("{ms:>7}.{us:03} {who:<3} {}", text()));
         }
     }
 

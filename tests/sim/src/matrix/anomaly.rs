@@ -10,11 +10,11 @@ use crate::setup::Death;
 use crate::world::World;
 
 /// Within this a script's next step must come about.
-const PATIENCE_MS: u64 = 10_000;
+pub(super) const PATIENCE_MS: u64 = 10_000;
 /// By then a story without further faults is over.
-const OVER_MS: u64 = 5_000;
+pub(super) const OVER_MS: u64 = 5_000;
 /// Longer than a log's birth lies before its making: what was created before is before that.
-const AWAY_MS: u64 = 12_000;
+pub(super) const AWAY_MS: u64 = 12_000;
 /// By then everybody has joined and asked.
 const ASKS_MS: u64 = 500;
 /// A coordinator log that nobody has.

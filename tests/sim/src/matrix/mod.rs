@@ -1,4 +1,4 @@
-//! The failure matrix: every cell of section 9 and every message anomaly as a script, and what each side did in it.
+//! The failure matrix: every cell of section 9 and every anomaly of a message or call as a script, and what each side did in it.
 //!
 //! A cell is a crash point, what becomes of the transaction otherwise ([`Mix`]), how the node dies ([`Dying`]) and
 //! when it comes back ([`Return`]). Every script shows that its point was reached and that the death happened, ends in
@@ -8,6 +8,7 @@
 //! What it leaves out: two crashes at once, and everything that the crate's documentation says the world is not.
 
 mod anomaly;
+mod call;
 mod cell;
 mod golden;
 mod message;
@@ -21,6 +22,7 @@ use std::fmt;
 use covenant_fault::CrashPoint;
 
 pub use anomaly::Anomaly;
+pub use call::{Call, CallAnomaly};
 pub use golden::{Difference, differences, directory, write};
 pub use message::Message;
 pub use pages::{Page, pages};

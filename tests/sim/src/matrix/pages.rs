@@ -1,11 +1,11 @@
-//! The pages: one for each crash point, one for each anomaly, the table of what cannot occur, and the list of them.
+//! The pages: one for each crash point, one for each anomaly of messages and of calls, the table of what cannot occur, and the list of them.
 
 use std::fmt::Write;
 
 use covenant_fault::CrashPoint;
 
 use super::cell::{self, Scene};
-use super::{Anomaly, Message, Mix, Plan, Way, anomaly, plan, stories, words};
+use super::{Anomaly, Call, CallAnomaly, Message, Mix, Plan, Way, anomaly, call, plan, stories, words};
 
 /// A page of `golden/`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +28,8 @@ side did in it. These pages are generated, and a test compares them with what th
 
 ## How to read them
 
-One transaction `T`; `T#1` is its first attempt. `c` is the coordinator, `p1` and `p2` are the participants. A line is
+One transaction `T`; `T#1` is its first attempt. `c` is the coordinator, `p1` and `p2` are the participants; `k`, on the
+pages about calls, is whoever calls. A line is
 what one of them did, in order: `-> p1` sent to p1, `<- p1` got from p1, `appends` wrote to its log, `forced` the record
 is durable, `loses` a crash took the record, `syncs` a start found the record in the page cache and made it durable
 before it read it. `=` is what a caller is told when all is over, and which accounts changed. `(5.0 s)` is a pause.
@@ -68,6 +69,15 @@ pub fn pages() -> Result<Vec<Page>, Vec<String>> {
         match of_anomaly(one) {
             Ok(text) => pages.push(Page {
                 name: format!("{}.md", words::anomaly(one).0),
+                text,
+            }),
+            Err(errors) => wrong.extend(errors),
+        }
+    }
+    for one in CallAnomaly::ALL.iter().copied() {
+        match of_call_anomaly(one) {
+            Ok(text) => pages.push(Page {
+                name: format!("{}.md", words::call_anomaly(one).0),
                 text,
             }),
             Err(errors) => wrong.extend(errors),
@@ -123,6 +133,15 @@ fn impossible() -> String {
             if let Some(why) = one.cannot(message) {
                 let row = format!("| `{}` | {} | {why} |", words::anomaly(one).0, message.word());
                 push(&mut text, &row);
+            }
+        }
+    }
+    push(&mut text, "\n| page | call | why not |\n|---|---|---|");
+    for one in CallAnomaly::ALL.iter().copied() {
+        for call in Call::ALL.iter().copied() {
+            if let Some(why) = one.cannot(call) {
+                let name = words::call_anomaly(one).0;
+                push(&mut text, &format!("| `{name}` | {} | {why} |", call.word()));
             }
         }
     }
@@ -209,6 +228,29 @@ fn of_anomaly(one: Anomaly) -> Result<String, Vec<String>> {
         match anomaly::play(one, message) {
             Ok(lines) => block(&mut text, &lines),
             Err(why) => wrong.push(format!("{title}, {}: {why}", message.word())),
+        }
+    }
+    if wrong.is_empty() {
+        Ok(trimmed(&text))
+    } else {
+        Err(wrong)
+    }
+}
+
+fn of_call_anomaly(one: CallAnomaly) -> Result<String, Vec<String>> {
+    let (_, title, look) = words::call_anomaly(one);
+    let mut text = format!("# {title}\n\n{look}\n\n");
+    let mut wrong = Vec::new();
+    for of in Call::ALL.iter().copied() {
+        push(&mut text, &format!("## {}\n", of.word()));
+        if let Some(why) = one.cannot(of) {
+            push(&mut text, &format!("Cannot occur: {why}.\n"));
+            continue;
+        }
+        push(&mut text, &format!("{}\n", words::call(of)));
+        match call::play(one, of) {
+            Ok(lines) => block(&mut text, &lines),
+            Err(why) => wrong.push(format!("{title}, {}: {why}", of.word())),
         }
     }
     if wrong.is_empty() {

@@ -2,7 +2,7 @@
 
 use covenant_fault::CrashPoint;
 
-use super::{Anomaly, Message, Mix};
+use super::{Anomaly, Call, CallAnomaly, Message, Mix};
 
 /// What each side is asked to do with this mix.
 pub(crate) fn story(mix: Mix) -> &'static str {
@@ -198,6 +198,68 @@ pub(crate) fn message(anomaly: Anomaly, message: Message) -> &'static str {
         }
         Message::Report | Message::ReportRecorded | Message::Forget | Message::ForgetAck => {
             "An operator commits p2's branch by hand before the decision, which is COMMIT too: no damage."
+        }
+    }
+}
+
+/// A page's name and heading, and what to look at there.
+pub(crate) fn call_anomaly(anomaly: CallAnomaly) -> (&'static str, &'static str, &'static str) {
+    match anomaly {
+        CallAnomaly::Duplicate => (
+            "k.duplicate",
+            "Calls that arrive twice",
+            "Each call arrives twice, and once more when all is over: the second attaches to the first (R1), nothing is run \
+             twice, and a final answer stays.",
+        ),
+        CallAnomaly::Lost => (
+            "k.lost",
+            "Calls that are lost",
+            "Each call is lost and made again: whoever hears nothing knows nothing, and asks with the same id.",
+        ),
+        CallAnomaly::Late => (
+            "k.late",
+            "Calls that are late past a restart of the coordinator",
+            "Each call is on its way while the coordinator restarts, and finds what that start knows. An attempt of the \
+             former start that was not decided is gone, and its branches abort by presumption (Q7).",
+        ),
+        CallAnomaly::AnswerLost => (
+            "k.answer.lost",
+            "Answers that are lost",
+            "Each answer is lost, as it is for a caller that restarts; the call is made again and answered the same.",
+        ),
+        CallAnomaly::AnswerLate => (
+            "k.answer.late",
+            "Answers that are late past a restart of the coordinator",
+            "Each answer is still on its way when the coordinator has restarted and answered the same call again: what is \
+             final is the same in both.",
+        ),
+        CallAnomaly::OtherContent => (
+            "k.content",
+            "An id that comes again with other content",
+            "The fingerprint differs: ALREADY_EXISTS, while the first runs and when it is over, and nothing is run.",
+        ),
+        CallAnomaly::OtherLog => (
+            "k.log",
+            "Calls at a coordinator whose log was made since",
+            "The coordinator's disk is lost, and it comes back with another log. What was created before its birth is \
+             UNKNOWN, and nothing is run (R4).",
+        ),
+    }
+}
+
+/// The story in which somebody makes the call.
+pub(crate) fn call(call: Call) -> &'static str {
+    match call {
+        Call::Execute => "p1 takes 5 and p2 gets 5.",
+        Call::Get => {
+            "p2 is slow to force PREPARED, so that the transaction is under way; somebody asks what became of it."
+        }
+        Call::Abort => {
+            "p2 is slow to force PREPARED, so that the transaction is under way; its caller aborts it."
+        }
+        Call::Forget => {
+            "An operator has aborted p2's branch by hand, and the decision is COMMIT: damage, which an operator lets be \
+             forgotten."
         }
     }
 }
