@@ -10,6 +10,7 @@
 mod anomaly;
 mod call;
 mod cell;
+mod coverage;
 mod golden;
 mod message;
 mod pages;
@@ -23,6 +24,7 @@ use covenant_fault::CrashPoint;
 
 pub use anomaly::Anomaly;
 pub use call::{Call, CallAnomaly};
+pub use coverage::{Cell, cells, gaps};
 pub use golden::{Difference, differences, directory, write};
 pub use message::Message;
 pub use pages::{Page, pages};
