@@ -136,6 +136,8 @@ const CALLER: &str = "k";
 pub(crate) struct Under {
     /// The caller of the workload that made it.
     pub(crate) caller: Option<usize>,
+    /// It is an operator's.
+    operator: bool,
     /// It has reached the coordinator.
     pub(crate) arrived: bool,
     /// What becomes of it, if a script shows that.
@@ -152,16 +154,17 @@ impl World {
 
     pub(crate) fn ask_as(&mut self, caller: Option<usize>, ask: Ask) -> RequestId {
         let delay = self.between(self.setup.timing.network_us);
-        let request = self.under_way(caller, None);
+        let request = self.under_way(caller, &ask, None);
         self.after(delay, Happening::Asks(request, ask));
         request
     }
 
-    fn under_way(&mut self, caller: Option<usize>, fate: Option<Fate>) -> RequestId {
+    fn under_way(&mut self, caller: Option<usize>, ask: &Ask, fate: Option<Fate>) -> RequestId {
         let request = self.next_request;
         self.next_request += 1;
         let under = Under {
             caller,
+            operator: matches!(ask, Ask::Forget(..)),
             arrived: false,
             fate,
             answered: false,
@@ -172,7 +175,7 @@ impl World {
 
     /// Sends a call of which this becomes, and shows the caller's side of it in the trace.
     pub fn call(&mut self, ask: Ask, fate: Fate) -> RequestId {
-        let request = self.under_way(None, Some(fate));
+        let request = self.under_way(None, &ask, Some(fate));
         self.trace.line(CALLER, &|| {
             format!("-> c   {}", crate::show::ask(&ask, &self.history))
         });
@@ -185,6 +188,14 @@ impl World {
             }
         }
         request
+    }
+
+    /// Who waits for the answer, as the trace writes it.
+    pub(crate) fn whom(&self, request: RequestId) -> &'static str {
+        match self.calls.get(&request) {
+            Some(under) if under.operator => "the operator",
+            Some(_) | None => "a caller",
+        }
     }
 
     /// How much longer an answer takes than its way; the coordinator has sent it.
@@ -320,9 +331,9 @@ impl World {
             .map(|(r, _)| *r)
             .collect();
         for request in broken {
-            self.trace.line(Node::Coordinator, &|| {
-                "leaves a caller without an answer".to_owned()
-            });
+            let whom = self.whom(request);
+            self.trace
+                .line(Node::Coordinator, &|| format!("leaves {whom} without an answer"));
             let delay = self.between(self.setup.timing.network_us);
             self.after(delay, Happening::Answers(request, Answer::Broken));
         }

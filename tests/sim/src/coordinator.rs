@@ -347,12 +347,9 @@ impl World {
         if let covenant_rules::coordinator::Reply::Transaction(view) = &reply {
             self.see(&Seen::Told(view));
         }
+        let whom = self.whom(request);
         self.trace.line(Node::Coordinator, &|| {
-            format!(
-                "tells {} {}",
-                crate::show::whom(&reply),
-                crate::show::reply(&reply)
-            )
+            format!("tells {whom} {}", crate::show::reply(&reply))
         });
         let delay = self.between(self.setup.timing.network_us) + self.answer_delay(request);
         self.after(delay, Happening::Answers(request, Answer::Said(reply)));
@@ -451,6 +448,8 @@ impl World {
             archive: process.archive.clone(),
         });
         let process = process.id;
+        self.trace
+            .line(Node::Coordinator, &|| "begins a checkpoint".to_owned());
         if self.reach(Node::Coordinator, CrashPoint::CCheckpointMid, None) {
             return;
         }

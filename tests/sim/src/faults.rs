@@ -192,7 +192,7 @@ impl World {
         self.see(&Seen::Fault);
         self.trace.line(Node::Participant(who), &|| {
             format!(
-                "gets again: {}",
+                "gets besides: {}",
                 crate::show::to_participant(&message, &self.history)
             )
         });

@@ -329,6 +329,7 @@ impl World {
         }
         process.checkpoint = Some(folded);
         let process = process.id;
+        self.trace.line(node, &|| "begins a checkpoint".to_owned());
         if self.reach(node, CrashPoint::PCheckpointMid, None) {
             return;
         }

@@ -200,15 +200,6 @@ pub fn ask(ask: &Ask, history: &History) -> String {
     }
 }
 
-/// Whom such an answer goes to.
-#[must_use]
-pub fn whom(reply: &Reply) -> &'static str {
-    match reply {
-        Reply::Forgotten | Reply::Refused(Refusal::NoHeuristic) => "the operator",
-        Reply::Transaction(_) | Reply::Refused(_) => "a caller",
-    }
-}
-
 /// An answer to a call.
 #[must_use]
 pub fn reply(reply: &Reply) -> String {

@@ -85,7 +85,7 @@ impl World {
                 Node::Participant(who),
                 crate::show::to_coordinator(&message, &self.history),
             );
-            format!("is sent once more, by {from}: {what}")
+            format!("gets besides, as from {from}: {what}")
         });
         self.up_arrives(session, Up::Frame(vec![message]));
     }
@@ -103,7 +103,7 @@ impl World {
             } else {
                 ""
             };
-            format!("is sent once more, by {}: HELLO{of}", Node::Participant(who))
+            format!("gets besides, as from {}: HELLO{of}", Node::Participant(who))
         });
         let hello = Hello {
             lineage: lineage.unwrap_or(hello.lineage),

@@ -188,7 +188,10 @@ impl Message {
                 })
             }
             Self::Yes => Up(ToCoordinator::Vote(xid, Vote::Yes)),
-            Self::No => Up(ToCoordinator::Vote(xid, Vote::No(NoReason::new("AGAIN", "")))),
+            Self::No => Up(ToCoordinator::Vote(
+                xid,
+                Vote::No(NoReason::new("INSUFFICIENT_FUNDS", "")),
+            )),
             Self::ReadOnly => Up(ToCoordinator::Vote(xid, Vote::ReadOnly)),
             Self::Commit => Down(ToParticipant::Commit(xid)),
             Self::Ack => Up(ToCoordinator::Ack(xid)),

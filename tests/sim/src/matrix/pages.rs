@@ -29,10 +29,11 @@ side did in it. These pages are generated, and a test compares them with what th
 ## How to read them
 
 One transaction `T`; `T#1` is its first attempt. `c` is the coordinator, `p1` and `p2` are the participants; `k`, on the
-pages about calls, is whoever calls. A line is
-what one of them did, in order: `-> p1` sent to p1, `<- p1` got from p1, `appends` wrote to its log, `forced` the record
-is durable, `loses` a crash took the record, `syncs` a start found the record in the page cache and made it durable
-before it read it. `=` is what a caller is told when all is over, and which accounts changed. `(5.0 s)` is a pause.
+pages about calls, is whoever calls. A line is what one of them did, in order: `-> p1` sent to p1, `<- p1` got from p1,
+`appends` wrote to its log, `forced` the record is durable, `loses` a crash took the record, `syncs` a start found the
+record in the page cache and made it durable before it read it. `gets besides` is the anomaly: a copy, or a message that
+nobody sent. `=` is what a caller is told when all is over, and which accounts changed. `(5.0 s)` is a pause. How a side
+notices that a session is over is not shown; its participant dials again behind it.
 
 A page has a heading per mix with the story up to the crash, and below it a heading per way to die and come back:
 
@@ -40,8 +41,9 @@ A page has a heading per mix with the story up to the crash, and below it a head
 * *dies, unsynced data is lost*: what was not forced goes with it;
 * *dies, restarts, acts, unsynced data is lost*: it comes back at once, and is cut off as soon as it has sent something
   about the transaction, or has joined and has nothing to say;
-* *restarts at once*, or *after the others timed out*: 12 s later, with a deadline of 5 s. The mix names what the
-  transaction would come to without the crash: a participant that is away too long makes it an abort.
+* *restarts at once*, or *after the others timed out*: 12 s later, with a deadline of 5 s, a keep-alive of 3 s and an
+  alarm for what is in doubt for 10 s. The mix names what the transaction would come to without the crash: a participant
+  that is away too long makes it an abort.
 
 Every script shows that its point was reached and that the node died, heals everything, waits for quiet and runs all
 checks of section 10. What cannot occur stands in [IMPOSSIBLE.md](IMPOSSIBLE.md), with the reason.

@@ -61,7 +61,8 @@ pub(crate) fn point(point: CrashPoint) -> &'static str {
             "FORGET is durable and not sent: the next start sends it until it is acknowledged (FORGET_DONE)."
         }
         At::CRetainedForced => {
-            "The mark is durable before an outcome below it goes: afterwards the id is EXPIRED, and never NOT_FOUND."
+            "The mark is durable before an outcome below it goes: afterwards the id is EXPIRED, and never NOT_FOUND. (Outcomes \
+             are retained for 3 s here, and looked at every 10 s.)"
         }
         At::CStartSynced => {
             "A first death leaves a record in the page cache only; the start that finds it dies as soon as it has \
@@ -78,10 +79,11 @@ pub(crate) fn point(point: CrashPoint) -> &'static str {
         }
         At::PPreparedAppended => {
             "PREPARED is written, not forced, and no YES has left: whether the next start finds it or not, PREPARE goes \
-             again; a branch that is found is held, and inquires."
+             again unless the deadline has passed; a branch that is found is held, and inquires."
         }
         At::PPreparedForced => {
-            "PREPARED is durable and no YES has left: the branch is held through the restart, inquires, and votes when it is asked again."
+            "PREPARED is durable and no YES has left: the branch is held through the restart, inquires, and votes when it is \
+             asked again, unless the deadline has passed."
         }
         At::PVoteSent => {
             "The vote has left: a YES voter is in doubt until it is told the decision, however late it comes back."
@@ -113,7 +115,8 @@ pub(crate) fn point(point: CrashPoint) -> &'static str {
             "A first death leaves a record in the page cache only; the start that finds it dies while it replays."
         }
         At::PCheckpointMid => {
-            "A checkpoint that is written in part counts for nothing: the branch is put back from the log, with what it holds."
+            "A checkpoint that is written in part counts for nothing: the log that it was to replace is still whole, and the \
+             branch is put back from it, with what it holds or with its effect."
         }
     }
 }
@@ -148,13 +151,13 @@ pub(crate) fn anomaly(anomaly: Anomaly) -> (&'static str, &'static str, &'static
             "m.replaced",
             "Messages of a replaced session",
             "Each message is held back in a session that only its participant knows to be broken, and arrives when the \
-             next one has replaced it: both sides drop it (section 8).",
+             next one has replaced it: both sides drop it, and a HELLO of it is refused (section 8).",
         ),
         Anomaly::OlderIncarnation => (
             "m.older",
             "Messages of an older incarnation",
             "Each message arrives when a later start of its sender has joined: the session that it belongs to is \
-             replaced, and it is dropped.",
+             replaced, and it is dropped; its HELLO is refused.",
         ),
         Anomaly::ForeignLineage => (
             "m.foreign",
