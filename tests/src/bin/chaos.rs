@@ -3,7 +3,8 @@
 //! `cargo run --release -p covenant-tests --bin chaos -- --seed 7 --duration 60s [--participants 3]
 //! [--kill coordinator,participant] [--pause] [--cut] [--disk-full] [--clock] [-o json]`. Without a fault flag all kinds are
 //! injected; a kind that cannot be injected here is an error and never left out. Exit codes: 0 every claim holds, 1 one does
-//! not, 70 the run could not be carried through. The last line of stdout is the verdict; with `-o json` that line is all.
+//! not, 3 a kind of fault or a claim met nothing, so that the run shows nothing about it, 70 the run could not be carried
+//! through. The last line of stdout is the verdict; with `-o json` that line is all.
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
+use covenant_tests::chaos::checker::Verdict;
 use covenant_tests::chaos::disk;
 use covenant_tests::chaos::plan::Kind;
 use covenant_tests::chaos::run::{self, Options};
@@ -23,7 +25,8 @@ use tokio::signal::unix::{SignalKind, signal};
 #[command(after_help = "\
 Without a fault flag all kinds are injected. --disk-full needs root and loop devices; --clock needs a C compiler.
 
-Exit codes: 0 every claim holds; 1 a claim does not hold: the data is kept and the line says where; 70 not carried through.")]
+Exit codes: 0 every claim holds; 1 a claim does not hold: the data is kept and the line says where; 3 nothing is violated,
+but a kind of fault or a claim met nothing; 70 not carried through.")]
 struct Arguments {
     /// The seed of the plan of faults and of what callers ask for.
     #[arg(long, default_value_t = 7)]
@@ -149,8 +152,9 @@ fn progress(line: &str) {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match carry_out(&arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(Verdict::Holds) => ExitCode::SUCCESS,
+        Ok(Verdict::Violated) => ExitCode::from(1),
+        Ok(Verdict::NotMet) => ExitCode::from(3),
         Err(error) => {
             println!("Verdict: not carried through: {error:#}");
             ExitCode::from(70)
@@ -158,7 +162,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn carry_out(arguments: &Arguments) -> Result<bool> {
+fn carry_out(arguments: &Arguments) -> Result<Verdict> {
     let options = arguments.options();
     if options.kinds.contains(&Kind::DiskFull) {
         // Before there is any other thread or child.
@@ -181,5 +185,5 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
         Format::Table => println!("{}", report.table()),
         Format::Json => println!("{}", report.json()?),
     }
-    Ok(report.holds())
+    Ok(report.verdict())
 }

@@ -20,6 +20,30 @@ pub const LOG_BASE_BYTES: u64 = 64 << 20;
 /// What a log may take for each outcome or entry that it must keep, in bytes.
 pub const LOG_BYTES_PER_KEPT: u64 = 1_024;
 
+/// What is said of a claim, or of a run; the worst comes last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Something was looked at, and all of it is right.
+    Holds,
+    /// There was nothing to look at: it may hold or not.
+    NotMet,
+    /// Something is wrong.
+    Violated,
+}
+
+impl Verdict {
+    /// As reports say it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::NotMet => "NOT MET",
+            Self::Violated => "VIOLATED",
+        }
+    }
+}
+
 /// One claim.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
@@ -56,10 +80,14 @@ impl Check {
         }
     }
 
-    /// Whether it holds, and something was looked at.
+    /// Whether it holds.
     #[must_use]
-    pub fn holds(&self) -> bool {
-        self.violated == 0 && self.looked_at > 0
+    pub fn verdict(&self) -> Verdict {
+        match (self.violated, self.looked_at) {
+            (0, 0) => Verdict::NotMet,
+            (0, _) => Verdict::Holds,
+            _ => Verdict::Violated,
+        }
     }
 }
 
@@ -69,7 +97,9 @@ pub fn check(asked: &[Asked], ledgers: usize, ends: &Ends) -> Vec<Check> {
     vec![
         answers(asked),
         outcomes(asked),
-        refusals(asked),
+        own_content(asked),
+        overdrafts(asked),
+        other_content(asked),
         effects(asked, ends),
         balances(asked, ledgers, ends),
         money(ledgers, ends),
@@ -116,12 +146,8 @@ fn outcomes(asked: &[Asked]) -> Check {
     check
 }
 
-fn refusals(asked: &[Asked]) -> Check {
-    let mut check = Check::new(
-        "refusals",
-        "an overdraft never commits; other content under a decided id never gets its outcome; the own content is never \
-         refused as another",
-    );
+fn own_content(asked: &[Asked]) -> Check {
+    let mut check = Check::new("own content", "the own content is never refused as another");
     for one in asked {
         let own = one
             .answers
@@ -130,10 +156,25 @@ fn refusals(asked: &[Asked]) -> Check {
         check.look(own, || {
             format!("{}: its own content was refused: {:?}", one.id, one.answers)
         });
-        if one.manner == Manner::Overdraft {
-            let committed = matches!(one.told(), Some(Said::Committed { .. }));
-            check.look(!committed, || format!("{}: an overdraft committed", one.id));
-        }
+    }
+    check
+}
+
+fn overdrafts(asked: &[Asked]) -> Check {
+    let mut check = Check::new("overdrafts", "an overdraft never commits");
+    for one in asked.iter().filter(|one| one.manner == Manner::Overdraft) {
+        let committed = matches!(one.told(), Some(Said::Committed { .. }));
+        check.look(!committed, || format!("{}: an overdraft committed", one.id));
+    }
+    check
+}
+
+fn other_content(asked: &[Asked]) -> Check {
+    let mut check = Check::new(
+        "other content",
+        "other content under a decided id never gets its outcome",
+    );
+    for one in asked {
         for answer in &one.to_other_content {
             // A fence has no content of its own and matches every one.
             let fence = matches!(&answer.said, Said::Aborted { reason } if reason == "FENCED_BEFORE_EXECUTE");

@@ -4,7 +4,7 @@ use covenant_client::View;
 use covenant_proto::ledger::v1::{Account, Entry, Hold};
 use covenant_proto::v1::Xid;
 
-use super::checker::{Check, check};
+use super::checker::{Check, Verdict, check};
 use super::history::{
     ACCOUNTS, Answer, Asked, Ends, LogSize, Manner, Move, OPENING, Said, When, account_name, ledger_name,
     xid_text,
@@ -88,7 +88,7 @@ fn ledger(index: usize, account: usize, amount: i64) -> LedgerView {
 
 /// T1 moved 100 from the first ledger to the second; T2 was aborted; T3 was an overdraft.
 fn good() -> (Vec<Asked>, Ends) {
-    let history = vec![
+    let mut history = vec![
         asked(
             "T1",
             Manner::OtherContent,
@@ -101,6 +101,8 @@ fn good() -> (Vec<Asked>, Ends) {
         ),
         asked("T3", Manner::Overdraft, &[aborted("INSUFFICIENT_FUNDS")]),
     ];
+    let refused = Said::Refused("OTHER_CONTENT".into());
+    history[0].to_other_content.push(said(When::Load, refused));
     let log = |process: &str| LogSize {
         process: process.into(),
         bytes: 1_000_000,
@@ -120,10 +122,13 @@ fn good() -> (Vec<Asked>, Ends) {
 }
 
 fn violated(history: &[Asked], ends: &Ends) -> Vec<&'static str> {
-    let checks = check(history, 2, ends);
+    judged(&check(history, 2, ends), Verdict::Violated)
+}
+
+fn judged(checks: &[Check], as_this: Verdict) -> Vec<&'static str> {
     checks
         .iter()
-        .filter(|one| !one.holds())
+        .filter(|one| one.verdict() == as_this)
         .map(|one: &Check| {
             assert_eq!(one.told.is_empty(), one.violated == 0, "{one:?}");
             one.name
@@ -134,27 +139,41 @@ fn violated(history: &[Asked], ends: &Ends) -> Vec<&'static str> {
 #[test]
 fn a_good_history_passes_every_claim() {
     let (history, ends) = good();
-    assert_eq!(violated(&history, &ends), [""; 0]);
+    let checks = check(&history, 2, &ends);
+    assert_eq!(judged(&checks, Verdict::Holds).len(), checks.len(), "{checks:?}");
 }
 
 #[test]
-fn nothing_to_look_at_does_not_pass() {
+fn nothing_to_look_at_is_not_met_and_no_violation() {
     let (_, mut ends) = good();
     ends.world.ledgers.clear();
     ends.logs.clear();
     ends.lives = 0;
-    let names = violated(&[], &ends);
-    for name in [
-        "answers",
-        "outcomes",
-        "refusals",
-        "effects",
-        "quiet",
-        "processes",
-        "logs",
-    ] {
-        assert!(names.contains(&name), "{name} passes without anything: {names:?}");
-    }
+    let names = judged(&check(&[], 2, &ends), Verdict::NotMet);
+    assert_eq!(
+        names,
+        [
+            "answers",
+            "outcomes",
+            "own content",
+            "overdrafts",
+            "other content",
+            "effects",
+            "quiet",
+            "processes",
+            "logs",
+        ]
+    );
+}
+
+#[test]
+fn a_load_without_overdrafts_shows_nothing_about_them() {
+    let (mut history, ends) = good();
+    history.truncate(2);
+    assert_eq!(
+        judged(&check(&history, 2, &ends), Verdict::NotMet),
+        ["overdrafts"]
+    );
 }
 
 type Falsify = fn(&mut Vec<Asked>, &mut Ends);
@@ -201,14 +220,14 @@ fn answers_that_change_are_found() {
         ("no outcome", &["outcomes"], |history, _| {
             history[1].answers.truncate(1);
         }),
-        ("an overdraft commits", &["refusals"], |history, _| {
+        ("an overdraft commits", &["overdrafts"], |history, _| {
             history[2].moves.clear();
             history[2].answers = vec![said(When::Load, committed())];
         }),
-        ("other content is answered", &["refusals"], |history, _| {
+        ("other content is answered", &["other content"], |history, _| {
             history[0].to_other_content.push(said(When::Load, committed()));
         }),
-        ("the own content is refused", &["refusals"], |history, _| {
+        ("the own content is refused", &["own content"], |history, _| {
             let refused = Said::Refused("OTHER_CONTENT".into());
             history[1].answers.insert(0, said(When::Load, refused));
         }),

@@ -30,6 +30,22 @@ pub struct Counts {
     pub aborted: AtomicU64,
     /// Calls without a final answer.
     pub open: AtomicU64,
+    /// Ids whose callers are through with them.
+    over: AtomicU64,
+}
+
+impl Counts {
+    /// How many ids their callers are through with, as the beginning of a time that [`Counts::under_way_since`] ends.
+    #[must_use]
+    pub fn over(&self) -> u64 {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// How many ids were under way at some time since then.
+    #[must_use]
+    pub fn under_way_since(&self, over: u64) -> u64 {
+        self.asked.load(Ordering::Relaxed).saturating_sub(over)
+    }
 }
 
 /// How much load.
@@ -67,6 +83,7 @@ pub async fn call(load: Load, caller: usize, client: Client, counts: Arc<Counts>
             Some(_) => counts.aborted.fetch_add(1, Ordering::Relaxed),
             None => 0,
         };
+        counts.over.fetch_add(1, Ordering::Relaxed);
         history.push(asked);
     }
     history

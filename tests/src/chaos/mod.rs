@@ -17,6 +17,7 @@ pub mod clock;
 pub mod dice;
 pub mod disk;
 pub mod history;
+mod inject;
 pub mod load;
 pub mod nodes;
 pub mod plan;

@@ -47,6 +47,19 @@ impl Kind {
         Self::DiskFull,
         Self::Clock,
     ];
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::KillCoordinator => "kill coordinator",
+            Self::KillParticipant => "kill participant",
+            Self::Pause => "pause",
+            Self::Cut => "cut",
+            Self::DiskFull => "disk full",
+            Self::Clock => "clock step",
+        }
+    }
 }
 
 /// A process.
@@ -134,6 +147,25 @@ pub enum Injected {
         /// By how much, in milliseconds.
         step_ms: i64,
     },
+}
+
+impl Injected {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Kill {
+                who: Who::Coordinator,
+            } => Kind::KillCoordinator,
+            Self::Kill {
+                who: Who::Participant(_),
+            } => Kind::KillParticipant,
+            Self::Pause { .. } => Kind::Pause,
+            Self::Cut { .. } => Kind::Cut,
+            Self::DiskFull { .. } => Kind::DiskFull,
+            Self::Clock { .. } => Kind::Clock,
+        }
+    }
 }
 
 /// One fault.
@@ -282,19 +314,12 @@ mod tests {
 
     #[test]
     fn every_chosen_kind_comes_and_no_other() {
-        let kind = |fault: &Fault| match fault.what {
-            Injected::Kill {
-                who: Who::Coordinator,
-            } => Kind::KillCoordinator,
-            Injected::Kill { .. } => Kind::KillParticipant,
-            Injected::Pause { .. } => Kind::Pause,
-            Injected::Cut { .. } => Kind::Cut,
-            Injected::DiskFull { .. } => Kind::DiskFull,
-            Injected::Clock { .. } => Kind::Clock,
-        };
         for seed in 0..200 {
             for kinds in [&Kind::ALL[..], &[Kind::Pause], &[Kind::Cut, Kind::DiskFull], &[]] {
-                let mut seen: Vec<Kind> = plan(&scope(seed, kinds)).iter().map(kind).collect();
+                let mut seen: Vec<Kind> = plan(&scope(seed, kinds))
+                    .iter()
+                    .map(|fault| fault.what.kind())
+                    .collect();
                 seen.sort_unstable();
                 seen.dedup();
                 let mut chosen = kinds.to_vec();

@@ -50,6 +50,7 @@ struct State {
 struct Counts {
     connections: AtomicU64,
     bytes: AtomicU64,
+    met: AtomicU64,
 }
 
 /// A proxy before one address. Dropping it ends its connections.
@@ -113,6 +114,12 @@ impl Proxy {
         });
     }
 
+    /// How often a cut met something: a connection that it reset or refused, bytes that it held or slowed.
+    #[must_use]
+    pub fn met(&self) -> u64 {
+        self.counts.met.load(Ordering::Relaxed)
+    }
+
     /// The connections that were made, and the bytes that went through.
     #[must_use]
     pub fn passed(&self) -> (u64, u64) {
@@ -135,8 +142,12 @@ async fn accept(listener: TcpListener, to: SocketAddr, state: watch::Receiver<St
             taken = listener.accept() => {
                 // An error is of the one connection that was not taken.
                 let Ok((socket, _)) = taken else { continue };
-                let place = Arc::clone(&places).try_acquire_owned();
-                let (true, Ok(place)) = (!state.borrow().refuse, place) else {
+                if state.borrow().refuse {
+                    counts.met.fetch_add(1, Ordering::Relaxed);
+                    reset(&socket);
+                    continue;
+                }
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                     reset(&socket);
                     continue;
                 };
@@ -178,7 +189,10 @@ async fn carry(mut inner: TcpStream, to: SocketAddr, mut state: watch::Receiver<
         tokio::select! {
             // A reset before the end of a hold: what was held is lost with it.
             biased;
-            _ = was_reset => false,
+            _ = was_reset => {
+                counts.met.fetch_add(1, Ordering::Relaxed);
+                false
+            }
             ended_well = both => ended_well,
         }
     };
@@ -202,6 +216,9 @@ async fn pump(
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let read = from.read(&mut chunk).await;
+        if flow(&state.borrow()) != Flow::Pass {
+            counts.met.fetch_add(1, Ordering::Relaxed);
+        }
         // Nobody is told of an end either while the direction is held.
         let now = *state
             .wait_for(|state| flow(state) != Flow::Hold)
@@ -261,7 +278,7 @@ mod tests {
         passes(&mut there, &mut near).await;
         near.shutdown().await.unwrap();
         assert_eq!(there.read(&mut [0; 8]).await.unwrap(), 0);
-        assert_eq!(proxy.passed(), (1, 12));
+        assert_eq!((proxy.passed(), proxy.met()), ((1, 12), 0));
     }
 
     #[tokio::test]
@@ -273,6 +290,7 @@ mod tests {
         let mut read = [0; 4];
         let early = tokio::time::timeout(Duration::from_millis(50), there.read_exact(&mut read)).await;
         assert!(early.is_err(), "it passed");
+        assert_eq!(proxy.met(), 1);
         proxy.mend(Cut::HoldUp);
         tokio::time::timeout(SOON, there.read_exact(&mut read))
             .await
@@ -304,8 +322,10 @@ mod tests {
         passes(&mut near, &mut there).await;
         proxy.cut(Cut::Refuse);
         assert!(is_reset(&mut near).await && is_reset(&mut there).await);
+        assert_eq!(proxy.met(), 1);
         let mut refused = TcpStream::connect(proxy.listen).await.unwrap();
         assert!(is_reset(&mut refused).await);
+        assert_eq!(proxy.met(), 2);
         proxy.mend(Cut::Refuse);
         let mut again = TcpStream::connect(proxy.listen).await.unwrap();
         let (mut there, _) = far.accept().await.unwrap();

@@ -7,20 +7,49 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde::Serialize;
 
-use super::checker::Check;
+use super::checker::{Check, Verdict};
 use super::history::{Asked, LogSize, Manner, Said};
 use super::nodes::Nodes;
-use super::plan::{Fault, Injected};
+use super::plan::{Cut, Fault, Injected, Kind};
+
+/// One fault that was injected, and whether it met anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Met {
+    /// The fault.
+    pub fault: Fault,
+    /// Whether it met anything.
+    pub met: bool,
+}
+
+/// How many faults of one sort there were.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Tally {
+    /// Those that were injected.
+    pub injected: usize,
+    /// Those of them that met anything.
+    pub met: usize,
+}
+
+impl Tally {
+    fn count(&mut self, one: &Met) {
+        self.injected += 1;
+        self.met += usize::from(one.met);
+    }
+
+    fn word(self) -> String {
+        let Self { injected, met } = self;
+        let verdict = if met == 0 { "NOT MET" } else { "met" };
+        format!("{verdict}, {met} of {injected} met something")
+    }
+}
 
 /// How much was injected.
 #[derive(Clone, Debug, Serialize)]
 pub struct Injections {
-    /// The faults of the plan.
-    pub planned: usize,
-    /// Those that met what they were meant for: a process that ran, a line, a disk.
-    pub injected: usize,
-    /// Those of the plan, by kind.
-    pub by_kind: BTreeMap<String, usize>,
+    /// The faults of each kind that was asked for.
+    pub kinds: BTreeMap<Kind, Tally>,
+    /// The cuts, by what was done to the connection.
+    pub cuts: BTreeMap<Cut, Tally>,
     /// How often a process was told a stepped time.
     pub stepped_times_told: i64,
     /// How often a process ended because its disk was full.
@@ -32,20 +61,15 @@ pub struct Injections {
 }
 
 impl Injections {
-    pub(super) async fn count(faults: &[Fault], injected: usize, nodes: &Nodes) -> Result<Self> {
-        let mut by_kind = BTreeMap::new();
-        for fault in faults {
-            let kind = match fault.what {
-                Injected::Kill { who } => match who {
-                    super::plan::Who::Coordinator => "kill coordinator".to_owned(),
-                    super::plan::Who::Participant(_) => "kill participant".to_owned(),
-                },
-                Injected::Pause { .. } => "pause".to_owned(),
-                Injected::Cut { cut, .. } => format!("cut {cut:?}"),
-                Injected::DiskFull { .. } => "disk full".to_owned(),
-                Injected::Clock { .. } => "clock step".to_owned(),
-            };
-            *by_kind.entry(kind).or_default() += 1;
+    pub(super) async fn count(asked_for: &[Kind], met: &[Met], nodes: &Nodes) -> Result<Self> {
+        let mut kinds: BTreeMap<Kind, Tally> =
+            asked_for.iter().map(|kind| (*kind, Tally::default())).collect();
+        let mut cuts: BTreeMap<Cut, Tally> = BTreeMap::new();
+        for one in met {
+            kinds.entry(one.fault.what.kind()).or_default().count(one);
+            if let Injected::Cut { cut, .. } = one.fault.what {
+                cuts.entry(cut).or_default().count(one);
+            }
         }
         let (mut stepped_times_told, mut ends_by_a_full_disk) = (0, 0);
         for node in nodes.all() {
@@ -55,9 +79,8 @@ impl Injections {
         let lines = nodes.participant_lines.iter().chain(&nodes.caller_lines);
         let passed: Vec<(u64, u64)> = lines.map(super::proxy::Proxy::passed).collect();
         Ok(Self {
-            planned: faults.len(),
-            injected,
-            by_kind,
+            kinds,
+            cuts,
             stepped_times_told,
             ends_by_a_full_disk,
             connections: passed.iter().map(|one| one.0).sum(),
@@ -132,32 +155,59 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every claim holds, over a load that committed something.
+    /// The worst of what is to be said: a claim that is violated, or a kind of fault or a claim that met nothing.
     #[must_use]
-    pub fn holds(&self) -> bool {
-        self.load.committed > 0 && self.checks.iter().all(Check::holds)
+    pub fn verdict(&self) -> Verdict {
+        let claims = self.checks.iter().map(Check::verdict);
+        let unmet = (!self.unmet().is_empty()).then_some(Verdict::NotMet);
+        claims.chain(unmet).max().unwrap_or(Verdict::NotMet)
+    }
+
+    /// The faults that were asked for and the claims that met nothing, so that this run shows nothing about them.
+    #[must_use]
+    pub fn unmet(&self) -> Vec<&'static str> {
+        let kinds = self.injected.kinds.iter();
+        let kinds = kinds
+            .filter(|(_, tally)| tally.met == 0)
+            .map(|(kind, _)| kind.word());
+        let commits = (self.load.committed == 0).then_some("commits");
+        let mut unmet: Vec<&str> = kinds.chain(commits).collect();
+        unmet.extend(self.claims(Verdict::NotMet));
+        unmet
+    }
+
+    fn claims(&self, verdict: Verdict) -> impl Iterator<Item = &'static str> {
+        let those = self.checks.iter().filter(move |check| check.verdict() == verdict);
+        those.map(|check| check.name)
     }
 
     /// The verdict in one line.
     #[must_use]
-    pub fn verdict(&self) -> String {
-        let broken: Vec<&str> = (self.checks.iter())
-            .filter(|check| !check.holds())
-            .map(|check| check.name)
-            .collect();
-        if self.holds() {
-            return format!(
-                "Verdict: every check held: {} ids, {} committed, {} of {} faults",
-                self.load.ids, self.load.committed, self.injected.injected, self.injected.planned
-            );
+    pub fn last_line(&self) -> String {
+        let unmet = self.unmet().join(", ");
+        match self.verdict() {
+            Verdict::Holds => {
+                let tallies = self.injected.kinds.values();
+                let (met, injected) =
+                    tallies.fold((0, 0), |sum, one| (sum.0 + one.met, sum.1 + one.injected));
+                format!(
+                    "Verdict: every check held: {} ids, {} committed, {met} of {injected} faults met something",
+                    self.load.ids, self.load.committed
+                )
+            }
+            Verdict::NotMet => format!(
+                "Verdict: NOT MET: {unmet}; nothing is violated; give it more time: {}",
+                self.command
+            ),
+            Verdict::Violated => format!(
+                "Verdict: VIOLATED: {}; not met: {}; {} committed; kept in {}; again: {}",
+                self.claims(Verdict::Violated).collect::<Vec<_>>().join(", "),
+                if unmet.is_empty() { "nothing" } else { &unmet },
+                self.load.committed,
+                self.kept.as_deref().unwrap_or(Path::new("no place")).display(),
+                self.command
+            ),
         }
-        format!(
-            "Verdict: VIOLATED: {}; {} committed; kept in {}; again: {}",
-            broken.join(", "),
-            self.load.committed,
-            self.kept.as_deref().unwrap_or(Path::new("no place")).display(),
-            self.command
-        )
     }
 
     /// One line of JSON, with the verdict in it.
@@ -166,8 +216,9 @@ impl Report {
     /// If it cannot be written as JSON.
     pub fn json(&self) -> Result<String> {
         let mut value = serde_json::to_value(self)?;
-        value["holds"] = self.holds().into();
-        value["verdict"] = self.verdict().into();
+        value["holds"] = (self.verdict() == Verdict::Holds).into();
+        value["not_met"] = self.unmet().into();
+        value["verdict"] = self.last_line().into();
         Ok(value.to_string())
     }
 
@@ -188,8 +239,11 @@ impl Report {
             ),
         );
         let injected = &self.injected;
-        for (kind, count) in &injected.by_kind {
-            row(&format!("injected: {kind}"), count.to_string());
+        for (kind, tally) in &injected.kinds {
+            row(&format!("injected: {}", kind.word()), tally.word());
+        }
+        for (cut, tally) in &injected.cuts {
+            row(&format!("injected: cut {cut:?}"), tally.word());
         }
         row(
             "injected: stepped times told",
@@ -222,19 +276,21 @@ impl Report {
             );
         }
         for check in &self.checks {
-            let verdict = if check.holds() { "holds" } else { "VIOLATED" };
             row(
                 &format!("check: {}", check.name),
                 format!(
-                    "{verdict}, {} of {} violate it: {}",
-                    check.violated, check.looked_at, check.claim
+                    "{}, {} of {} violate it: {}",
+                    check.verdict().word(),
+                    check.violated,
+                    check.looked_at,
+                    check.claim
                 ),
             );
             for told in &check.told {
                 row("", told.clone());
             }
         }
-        text + &self.verdict()
+        text + &self.last_line()
     }
 }
 
@@ -257,9 +313,8 @@ mod tests {
             callers: 1,
             command: "chaos --seed 7".to_owned(),
             injected: Injections {
-                planned: 1,
-                injected: 1,
-                by_kind: BTreeMap::new(),
+                kinds: BTreeMap::from([(Kind::Pause, Tally { injected: 2, met: 1 })]),
+                cuts: BTreeMap::new(),
                 stepped_times_told: 0,
                 ends_by_a_full_disk: 0,
                 connections: 1,
@@ -280,11 +335,14 @@ mod tests {
     #[test]
     fn the_last_line_is_the_verdict_and_a_violation_names_the_claim_the_place_and_the_command() {
         let good = report(0);
-        assert!(good.holds() && good.table().lines().last().unwrap().contains("every check held"));
+        assert!(
+            good.verdict() == Verdict::Holds
+                && good.table().lines().last().unwrap().contains("every check held")
+        );
         let bad = report(2);
         for text in [bad.table(), bad.json().unwrap()] {
             let last = text.lines().last().unwrap();
-            assert!(!bad.holds());
+            assert_eq!(bad.verdict(), Verdict::Violated);
             for word in ["VIOLATED", "money", "the/directory", "chaos --seed 7"] {
                 assert!(last.contains(word), "{word}: {last}");
             }
@@ -292,9 +350,39 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_committed_nothing_proves_nothing() {
-        let mut report = report(0);
-        report.load.committed = 0;
-        assert!(!report.holds());
+    fn what_met_nothing_is_named_and_does_not_hold() {
+        type Empty = fn(&mut Report);
+        let cases: [(&str, Empty); 4] = [
+            ("pause", |report| {
+                report
+                    .injected
+                    .kinds
+                    .insert(Kind::Pause, Tally { injected: 2, met: 0 });
+            }),
+            ("disk full", |report| {
+                report.injected.kinds.insert(Kind::DiskFull, Tally::default());
+            }),
+            ("commits", |report| report.load.committed = 0),
+            ("money", |report| report.checks[0].looked_at = 0),
+        ];
+        for (name, empty) in cases {
+            let mut report = report(0);
+            empty(&mut report);
+            assert_eq!(report.verdict(), Verdict::NotMet, "{name}");
+            assert_eq!(report.unmet(), [name]);
+            let table = report.table();
+            let last = table.lines().last().unwrap();
+            assert!(last.contains("NOT MET") && last.contains(name), "{last}");
+            let row = table
+                .lines()
+                .find(|line| line.contains(": ") && line.contains(name))
+                .unwrap();
+            assert!(name == "commits" || row.contains("NOT MET"), "{row}");
+            let json: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+            assert!(json["holds"] == false && json["not_met"][0] == name, "{json}");
+        }
+        let mut worse = report(1);
+        worse.load.committed = 0;
+        assert_eq!(worse.verdict(), Verdict::Violated);
     }
 }

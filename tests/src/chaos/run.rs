@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use covenant_client::{Client, View};
 use covenant_proto::v1::StateFilter;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::Instant;
 
-use super::checker;
+use super::checker::{self, Verdict};
 use super::history::{Asked, Ends, LogSize, Said, When};
+use super::inject::inject;
 use super::load::{self, Counts, Load};
-use super::nodes::{ASK_TIMEOUT, CALLER_LINES, Node, Nodes};
-use super::plan::{self, Fault, Injected, Kind, Scope};
-use super::report::{Injections, Report};
+use super::nodes::{ASK_TIMEOUT, CALLER_LINES, Nodes};
+use super::plan::{self, Fault, Kind, Scope};
+use super::report::{Injections, Met, Report};
 use crate::binary::scratch;
 use crate::wait::wait_until;
 use crate::world::{LedgerReader, World, transactions};
@@ -26,9 +27,6 @@ pub const QUIET_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the answer to one id may take when nothing is broken any more.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// How long a process that ended because its disk is full stays down, as under any supervisor.
-const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many ids are asked for at a time.
 const ASKING: usize = 32;
@@ -76,7 +74,7 @@ pub async fn run(options: &Options, progress: Progress<'_>) -> Result<Report> {
         .await;
     match run {
         Ok((mut report, history)) => {
-            if !report.holds() {
+            if report.verdict() == Verdict::Violated {
                 let kept = directory.keep();
                 std::fs::write(kept.join("history.json"), serde_json::to_vec(&history)?)?;
                 report.kept = Some(kept);
@@ -113,8 +111,8 @@ async fn carry_through(
     let began = Instant::now();
     let counts = Arc::<Counts>::default();
     let callers = callers(options, &nodes, began + options.duration, &counts)?;
-    let injecting = inject_all(&nodes, &faults, began);
-    let (injected, mut history) = watched(options, began, &counts, progress, injecting, callers).await?;
+    let injecting = inject_all(&nodes, &counts, &faults, began);
+    let (met, mut history) = watched(options, began, &counts, progress, injecting, callers).await?;
 
     progress("mending");
     let mended_ms = mend(&nodes).await?;
@@ -133,7 +131,7 @@ async fn carry_through(
         participants: options.participants,
         callers: options.callers,
         command: options.command.clone(),
-        injected: Injections::count(&faults, injected, &nodes).await?,
+        injected: Injections::count(&options.kinds, &met, &nodes).await?,
         load: super::report::Told::count(&history),
         mended_ms,
         logs: ends.logs.clone(),
@@ -174,21 +172,22 @@ async fn watched(
     began: Instant,
     counts: &Counts,
     progress: Progress<'_>,
-    mut injecting: JoinSet<Result<bool>>,
+    mut injecting: JoinSet<Result<Met>>,
     mut callers: JoinSet<Vec<Asked>>,
-) -> Result<(usize, Vec<Asked>)> {
-    let (mut injected, mut history) = (0, Vec::new());
+) -> Result<(Vec<Met>, Vec<Asked>)> {
+    let (mut injected, mut history) = (Vec::new(), Vec::new());
     let mut second = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
-            Some(fault) = injecting.join_next() => injected += usize::from(fault??),
+            Some(fault) = injecting.join_next() => injected.push(fault??),
             Some(asked) = callers.join_next() => history.extend(asked?),
             _ = second.tick() => {
                 let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
                 progress(&format!(
-                    "{} of {} s: {injected} faults over; {} sent, {} committed, {} aborted, {} calls without an answer",
+                    "{} of {} s: {} faults over; {} sent, {} committed, {} aborted, {} calls without an answer",
                     began.elapsed().as_secs(),
                     options.duration.as_secs(),
+                    injected.len(),
                     load(&counts.asked),
                     load(&counts.committed),
                     load(&counts.aborted),
@@ -203,88 +202,24 @@ async fn watched(
     }
 }
 
-fn inject_all(nodes: &Arc<Nodes>, faults: &[Fault], began: Instant) -> JoinSet<Result<bool>> {
+fn inject_all(
+    nodes: &Arc<Nodes>,
+    counts: &Arc<Counts>,
+    faults: &[Fault],
+    began: Instant,
+) -> JoinSet<Result<Met>> {
     let mut injecting = JoinSet::new();
     for fault in faults {
-        let (nodes, fault) = (Arc::clone(nodes), *fault);
+        let (nodes, counts, fault) = (Arc::clone(nodes), Arc::clone(counts), *fault);
         injecting.spawn_local(async move {
             tokio::time::sleep_until(began + Duration::from_millis(fault.at_ms)).await;
-            inject(&nodes, fault)
+            let met = inject(&nodes, &counts, fault)
                 .await
-                .with_context(|| format!("injecting {fault:?}"))
+                .with_context(|| format!("injecting {fault:?}"))?;
+            Ok(Met { fault, met })
         });
     }
     injecting
-}
-
-/// Injects one fault and ends it; says whether it met what it was meant for.
-async fn inject(nodes: &Nodes, fault: Fault) -> Result<bool> {
-    let lasts = Duration::from_millis(fault.for_ms);
-    match fault.what {
-        Injected::Kill { who } => {
-            let node = nodes.node(who);
-            let mut life = node.life().await;
-            let ran = !life.server.process().has_ended()?;
-            life.server.kill()?;
-            node.bury(&mut life, ran)?;
-            tokio::time::sleep(lasts).await;
-            node.begin(&mut life).await?;
-            Ok(ran)
-        }
-        Injected::Pause { who } => {
-            let mut life = nodes.node(who).life().await;
-            let ran = !life.server.process().has_ended()?;
-            if ran {
-                life.server.process().pause()?;
-                tokio::time::sleep(lasts).await;
-                life.server.process().go_on()?;
-            }
-            Ok(ran)
-        }
-        Injected::Cut { line, cut } => {
-            nodes.line(line).cut(cut);
-            tokio::time::sleep(lasts).await;
-            nodes.line(line).mend(cut);
-            Ok(true)
-        }
-        Injected::DiskFull { who } => starve(nodes.node(who), lasts).await,
-        Injected::Clock { who, step_ms } => {
-            let clock = &nodes.node(who).clock;
-            clock.step(step_ms)?;
-            tokio::time::sleep(lasts).await;
-            clock.step(0)?;
-            Ok(true)
-        }
-    }
-}
-
-/// Fills the disk of a process. What ends is started again while it is full, which may fail, and once more afterwards,
-/// which may not.
-async fn starve(node: &Node, lasts: Duration) -> Result<bool> {
-    let Some(disk) = &node.disk else {
-        bail!("{} has no disk of its own", node.name)
-    };
-    let mut life = node.life().await;
-    let until = Instant::now() + lasts;
-    life.starved = true;
-    disk.fill()?;
-    while Instant::now() < until {
-        if life.server.process().has_ended()? {
-            node.bury(&mut life, false)?;
-            life.starved = true;
-            life.server.respawn()?;
-        }
-        tokio::time::sleep(STARVED_PAUSE).await;
-    }
-    disk.free()?;
-    // One that was starting may have met the full disk, or have come up.
-    if !life.server.process().has_ended()? && life.server.wait_ready().await.is_ok() {
-        life.starved = false;
-        return Ok(true);
-    }
-    node.bury(&mut life, false)?;
-    node.begin(&mut life).await?;
-    Ok(true)
 }
 
 /// Makes sure that every process runs and waits until everything has ended: the milliseconds that took.
