@@ -69,18 +69,24 @@ async fn transfers_survive_full_disks() -> Result<()> {
     Ok(())
 }
 
-/// A caller that asks once a second sends one id in this time, and no id is all of what a claim needs.
+/// One id at the beginning, and a pause long after it: nobody waits for a process that is stopped.
 #[tokio::test]
 async fn a_run_that_met_nothing_says_so_and_does_not_pass() -> Result<()> {
-    let ran = chaos("--duration 1s --rate 1 --callers 1 --disk-full").await?;
+    let ran = chaos("--seed 6 --duration 1s --rate 1 --callers 1 --participants 2 --pause").await?;
     let ran = ran.exits(3)?;
     let last = ran.stdout.lines().last().unwrap_or_default();
-    ensure!(last.starts_with("Verdict: NOT MET: disk full"), "{last}");
-    let row = ran
-        .stdout
-        .lines()
-        .find(|line| line.starts_with("injected: disk full"));
-    ensure!(row.is_some_and(|row| row.contains("NOT MET")), "{}", ran.stdout);
+    ensure!(
+        last.starts_with("Verdict: NOT MET: pause, overdrafts, other content;"),
+        "{last}"
+    );
+    for row in ["injected: pause ", "check: overdrafts "] {
+        let row = ran.stdout.lines().find(|line| line.starts_with(row));
+        ensure!(
+            row.is_some_and(|row| row.contains("NOT MET")),
+            "{row:?} in {}",
+            ran.stdout
+        );
+    }
     Ok(())
 }
 
