@@ -109,8 +109,9 @@ pub(crate) fn make_durable<T>(
     if let Some(made) = made.as_deref().filter(|made| Some(*made) != newest) {
         let from = start.join(made);
         fs::rename(&from, path.join(made)).map_err(Error::io("rename", &from))?;
-        sync_directory(path)?;
     }
+    // Also where nothing was made: a start that was killed may have named the newest without getting here.
+    sync_directory(path)?;
     remove_others(path, made.as_deref().or(newest))?;
     remove_if_there(&start, |start| fs::remove_dir_all(start))
 }
@@ -132,6 +133,12 @@ mod tests {
         Tail::read(&File::open(path.join(LOG_FILE)).unwrap())
             .unwrap()
             .segments()
+    }
+
+    fn hold_one_value(path: &Path) {
+        let db = open_sled(path).unwrap();
+        db.insert(b"one key", b"one value").unwrap();
+        db.flush().unwrap();
     }
 
     /// The story: sled had cleared dead segments when the power went, and the snapshot that made them dead had no durable name.
@@ -163,10 +170,7 @@ mod tests {
     fn what_a_cut_start_left_is_no_hindrance() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
-        let db = open_sled(path).unwrap();
-        db.insert(b"one key", b"one value").unwrap();
-        db.flush().unwrap();
-        drop(db);
+        hold_one_value(path);
         lay_out(&path.join(START), Some("snap.00000000000000FF")).unwrap();
         make_durable(path, None, open_sled).unwrap();
         let found = open_sled(path).unwrap().get(b"one key").unwrap();
@@ -178,10 +182,7 @@ mod tests {
     fn the_newest_snapshot_that_checks_is_used_even_where_every_header_is_there() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
-        let db = open_sled(path).unwrap();
-        db.insert(b"one key", b"one value").unwrap();
-        db.flush().unwrap();
-        drop(db);
+        hold_one_value(path);
         make_durable(path, None, open_sled).unwrap();
         let made = all(path).unwrap().remove(0);
         let whole = fs::read(path.join(&made)).unwrap();
