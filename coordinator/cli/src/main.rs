@@ -21,16 +21,35 @@ mod servers;
 mod settings;
 mod view;
 
+use std::io;
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 
 use clap::Parser;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// One thread for every two cores: the loop decides on one of them, and the journal's committer and the other processes
+/// of a small machine need the rest. More threads than work only hand each other their wake-ups.
+fn runtime() -> io::Result<Runtime> {
+    let threads = available_parallelism().map_or(1, |cores| cores.get() / 2).max(1);
+    if threads == 1 {
+        return Builder::new_current_thread().enable_all().build();
+    }
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()
+}
+
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             let failure = Failure::internal("RUNTIME", format!("the runtime did not start: {error}"));
