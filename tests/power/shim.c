@@ -7,6 +7,8 @@
  * $POWER_GATE is a file of two bytes. While its first is not 0 no further change begins; its second is 1 while one is
  * under way: a killer that closes the gate, waits for a 0 and then kills leaves a trace that says exactly what was done.
  *
+ * With POWER_KILL_AFTER=N the process kills itself in place of the change or sync that follows the first N, holding the lock.
+ *
  * With POWER_LIE=1 no fdatasync is noted: to the trace it did nothing and said that it did. It is carried out all the
  * same, because a log that still has unsynced pages in the cache refuses to start.
  *
@@ -19,6 +21,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -60,6 +63,7 @@ static size_t root_bytes;
 static int trace_fd = -1;
 static volatile unsigned char *gate;
 static int lies;
+static uint64_t changes, kill_after = UINT64_MAX;
 static uint64_t syncs;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -74,6 +78,8 @@ __attribute__((constructor)) static void begin(void) {
     if (!realpath(root_variable, root)) die("POWER_ROOT is no directory");
     root_bytes = strlen(root);
     lies = getenv("POWER_LIE") != NULL;
+    const char *changes_left = getenv("POWER_KILL_AFTER");
+    if (changes_left) kill_after = strtoull(changes_left, NULL, 10);
     int gate_fd = (int)syscall(SYS_openat, AT_FDCWD, gates, O_RDWR | O_CLOEXEC, 0);
     if (gate_fd < 0) die("POWER_GATE does not open");
     gate = mmap(NULL, 2, PROT_READ | PROT_WRITE, MAP_SHARED, gate_fd, 0);
@@ -121,6 +127,10 @@ static void enter(void) {
     if (gate[0]) {
         gate[1] = 0;
         pthread_mutex_unlock(&lock);
+        for (;;) pause();
+    }
+    if (changes++ == kill_after) {
+        kill(getpid(), SIGKILL);
         for (;;) pause();
     }
 }

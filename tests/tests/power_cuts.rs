@@ -9,6 +9,7 @@ use covenant_tests::power::entries::{self, Stored};
 use covenant_tests::power::proof::{Extent, Verdict, prove};
 use covenant_tests::power::recording::Load;
 use covenant_tests::power::shim::Fdatasync;
+use covenant_tests::power::starts::{LeftOut, Lives};
 
 fn extent(seed: u64, fdatasync: Fdatasync) -> Extent {
     Extent {
@@ -81,5 +82,35 @@ fn entries_stored_unchunked_do_not_survive_and_chunks_do() -> Result<()> {
     // Not only the refusal of a file in `blobs/`: where that file is lost, records are.
     let lost = whole.failures.iter().filter(|(_, why)| !why.contains("blobs"));
     ensure!(lost.count() > 0, "{:?}", whole.failures);
+    Ok(())
+}
+
+#[test]
+fn a_start_makes_durable_what_it_goes_on_from_and_without_a_sync_of_it_the_same_proof_fails() -> Result<()> {
+    let lives = Lives::record(21, 40, 10)?;
+    let cut = |left_out| lives.cut(left_out, 200, 15, 2);
+    let whole = cut(LeftOut::Nothing)?;
+    ensure!(whole.failures.is_empty(), "{:?}", whole.failures);
+    ensure!(
+        whole.lossy * 4 > whole.images,
+        "too little was lost to show anything: {} of {}",
+        whole.lossy,
+        whole.images
+    );
+    for left_out in [LeftOut::Snapshots, LeftOut::Directory] {
+        let report = cut(left_out)?;
+        let failed = report.failures.len();
+        ensure!(
+            failed * 20 > report.images,
+            "only {failed} images failed without {left_out:?}"
+        );
+        // The segment that a start cleared, on the word of a snapshot that was not there for sure.
+        let missing = |why: &String| why.contains("a segment before its end is missing");
+        ensure!(
+            report.failures.iter().any(|(_, why)| missing(why)),
+            "{:?}",
+            report.failures
+        );
+    }
     Ok(())
 }

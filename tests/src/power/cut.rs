@@ -109,6 +109,20 @@ pub fn point(seed: u64, number: usize, nodes: &[&str], moments: &Moments, events
     }
 }
 
+/// The point of this number for one node alone, at one of these events.
+#[must_use]
+pub fn point_of(seed: u64, number: usize, node: &str, events: &[usize]) -> Point {
+    let mut dice = Dice::new(seed.wrapping_mul(0x0100_0000_01B3) ^ number as u64);
+    let event = events.get(dice.below(events.len())).copied().unwrap_or(0);
+    let survival = HashMap::from([(node.to_owned(), Survival::any(&mut dice))]);
+    Point {
+        number,
+        event,
+        survival,
+        dice,
+    }
+}
+
 /// What the checks found.
 #[derive(Default, Serialize, Debug)]
 pub struct Report {

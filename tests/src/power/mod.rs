@@ -11,6 +11,7 @@
 //! | `cut.rs` | the moments, and the images checked |
 //! | `logs.rs` | the three logs of an image, judged together |
 //! | `entries.rs` | a journal alone with large entries, in chunks or not |
+//! | `starts.rs` | a journal alone that starts again and again, cut in its starts |
 //! | `proof.rs` | all of it in one run, and the real servers on images |
 //!
 //! It shows what holds for every order in which a disk may keep unsynced writes, under the load that was recorded. It cannot show that a
@@ -23,5 +24,6 @@ pub mod logs;
 pub mod proof;
 pub mod recording;
 pub mod shim;
+pub mod starts;
 pub mod tear;
 pub mod trace;
