@@ -61,6 +61,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "covenant-rules",
         ],
     ),
+    ("covenant-bench", &["covenant-rules"]),
     ("covenant-client", &["covenant-proto"]),
     ("covenant-model", &["covenant-rules"]),
     (
