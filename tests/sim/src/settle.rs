@@ -5,7 +5,6 @@ use covenant_rules::{Limits, Name, TransactionId, UnixMillis, Wait, Xid};
 
 use crate::calls::{Ask, Does, Transaction};
 use crate::node::Node;
-use crate::participant::ParticipantNode;
 use crate::world::{Happening, World};
 
 /// How long a healed world may take until it is quiet: some rounds of the slowest retry and the longest deadline.
@@ -106,13 +105,13 @@ impl World {
         self.history.branches.keys().filter(above).count()
     }
 
-    /// Ends all faults, brings everything back, and runs until the world is quiet; then it is checked. Whether it
-    /// became quiet and every invariant holds.
+    /// Ends all faults, brings everything back, and runs until the world is quiet, or should be; then it is checked.
+    /// Whether it became quiet and every invariant holds.
     pub fn settle(&mut self) -> bool {
         self.heal();
         let end = self.now + QUIET_MS * 1_000;
         while self.now < end && self.violation.is_none() {
-            if self.is_quiet() {
+            if self.unrest().is_none() {
                 break;
             }
             self.run_for(LOOK_MS);
@@ -161,39 +160,60 @@ impl World {
         damaged.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Whether no log has a record that is not forced.
-    fn all_forced(&self) -> bool {
-        let forced = |own: &ParticipantNode| own.disk.forced == own.disk.appended();
-        let disk = &self.coordinator.disk;
-        disk.forced == disk.appended() && self.participants.iter().all(forced)
+    /// What is still under way in a healed world, if anything is: what the checks of liveness ask for, and beyond them
+    /// that everybody has joined, waits for nobody and has forced what it wrote.
+    #[must_use]
+    pub fn unrest(&self) -> Option<String> {
+        let Some(machine) = self.coordinator() else {
+            return Some("the coordinator does not run".to_owned());
+        };
+        let mut undecided = machine
+            .running_after(None)
+            .filter(|view| view.state != Some(State::Committed));
+        if !self.all_joined() {
+            return Some("not every participant has joined a serving coordinator".to_owned());
+        }
+        if let Some(view) = undecided.next() {
+            return Some(format!("{} is {:?}", view.transaction_id, view.state));
+        }
+        let fold = machine.fold();
+        let mut open = fold.heuristics.keys().map(|(xid, _)| xid).chain(fold.open.keys());
+        if let Some(xid) = open.next() {
+            return Some(format!("{} is not finished", self.history.shown(*xid)));
+        }
+        let asks = self.callers.iter().find(|caller| !caller.heard_healed);
+        if let Some(caller) = asks {
+            let id = &caller.transaction.transaction_id;
+            return Some(format!("the caller of {id} has heard nothing"));
+        }
+        if !self.calls.is_empty() {
+            return Some(format!("{} calls have no answer", self.calls.len()));
+        }
+        if self.coordinator.disk.forced != self.coordinator.disk.appended() {
+            return Some("the coordinator's log is not forced".to_owned());
+        }
+        (0..self.participants.len()).find_map(|who| {
+            let unrest = self.unrest_of(who)?;
+            Some(format!("{}: {unrest}", Node::Participant(who)))
+        })
     }
 
-    /// Whether nothing is under way: what the checks of liveness ask for, cheaply.
-    fn is_quiet(&self) -> bool {
-        let Some(machine) = self.coordinator() else {
-            return false;
-        };
-        let undecided = machine
-            .running_after(None)
-            .any(|view| view.state != Some(State::Committed));
+    fn unrest_of(&self, who: usize) -> Option<&'static str> {
         let present = self.history.lineage();
-        self.all_joined()
-            && !undecided
-            && machine.fold().heuristics.is_empty()
-            && machine.fold().open.is_empty()
-            && self.all_forced()
-            && self.calls.is_empty()
-            && self.callers.iter().all(|caller| caller.heard_healed)
-            && (0..self.participants.len()).all(|who| {
-                let doubts = self.participant(who).map(|machine| {
-                    machine
-                        .in_doubt()
-                        .filter(|doubt| Some(doubt.xid.lineage) == present)
-                        .count()
-                });
-                // A PREPARE that waits ends with its ABORT, which may be under way, or with its session (P3).
-                let waits = self.participant(who).is_some_and(|machine| machine.waiting() > 0);
-                doubts == Some(0) && !waits && self.is_idle(who)
-            })
+        let Some(machine) = self.participant(who) else {
+            return Some("it does not run");
+        };
+        if machine.in_doubt().any(|doubt| Some(doubt.xid.lineage) == present) {
+            return Some("a branch is in doubt");
+        }
+        // A PREPARE that waits ends with its ABORT, which may be under way, or with its session (P3).
+        if machine.waiting() > 0 {
+            return Some("a PREPARE waits");
+        }
+        if !self.is_idle(who) {
+            return Some("its resource is at work");
+        }
+        let disk = &self.participants[who].disk;
+        (disk.forced != disk.appended()).then_some("its log is not forced")
     }
 }

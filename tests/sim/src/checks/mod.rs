@@ -1,9 +1,10 @@
-//! The invariants of section 10, a checker for each in a file of its own.
+//! The invariants of section 10, a checker for each in a file of its own, and convergence.
 //!
 //! A checker sees observations and the ground truth that they add up to, and never a machine's own view of itself;
 //! at quiet points it also sees the books and what is left in the nodes. *Heuristics apart* means that an operator
 //! or a lost disk had a hand in the attempt. What is not here: whether anything happened at all (`sometimes`).
 
+mod convergence;
 mod l1;
 mod l2;
 mod l3;
@@ -31,7 +32,7 @@ use crate::world::World;
 /// An invariant that did not hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Its name in section 10.
+    /// Its name.
     pub invariant: &'static str,
     /// The seed of the run.
     pub seed: u64,
@@ -48,7 +49,7 @@ pub type Verdict = Result<(), String>;
 
 /// One invariant.
 pub trait Check {
-    /// Its name in section 10.
+    /// Its name, that of section 10 if it is one of those.
     fn invariant(&self) -> &'static str;
 
     /// Looks at one observation; `history` has it already.
@@ -57,7 +58,7 @@ pub trait Check {
     /// What was seen that may not be.
     fn see(&mut self, history: &History, seen: &Seen<'_>) -> Verdict;
 
-    /// Looks at a world in which every fault has ended and nothing is under way any more.
+    /// Looks at a world in which every fault has ended and nothing should be under way any more.
     ///
     /// # Errors
     /// What is left that may not be.
@@ -67,7 +68,7 @@ pub trait Check {
     }
 }
 
-/// Every checker, in the order of section 10.
+/// Every checker, in the order of section 10; convergence, which asks for the most at a quiet point, is the last.
 #[must_use]
 pub fn all_checks() -> Vec<Box<dyn Check>> {
     vec![
@@ -90,6 +91,7 @@ pub fn all_checks() -> Vec<Box<dyn Check>> {
         Box::new(l2::DoubtEnds),
         Box::new(l3::ReachesEnd),
         Box::new(l4::Bounded::default()),
+        Box::new(convergence::Convergence),
     ]
 }
 
