@@ -11,6 +11,7 @@
 //! | `cut.rs` | the moments, and the images checked |
 //! | `logs.rs` | the three logs of an image, judged together |
 //! | `entries.rs` | a journal alone with large entries, in chunks or not |
+//! | `life.rs` | one life of a journal alone, what it told, and whether an image holds it |
 //! | `starts.rs` | a journal alone that starts again and again, cut in its starts |
 //! | `proof.rs` | all of it in one run, and the real servers on images |
 //!
@@ -20,6 +21,7 @@
 pub mod cut;
 pub mod disk;
 pub mod entries;
+mod life;
 pub mod logs;
 pub mod proof;
 pub mod recording;
