@@ -260,6 +260,7 @@ fn fails_once_and_tells_nobody(
     let stopped = std::time::Instant::now();
     while causes.lock().unwrap().is_empty() {
         assert!(stopped.elapsed() < PATIENCE, "nothing fatal was told");
+        assert_eq!(journal.durable_lsn(), 2, "it went on");
         std::thread::yield_now();
     }
     image.resume();

@@ -1,8 +1,9 @@
-//! The checkers have teeth: with a fault planted in the shipped source, the unchanged simulation names the invariant.
+//! The checkers have teeth: with a fault planted in the shipped source, the unchanged simulation names the invariant; of
+//! what the journal decides, its own unchanged test fails.
 //!
 //! `teeth/teeth.toml` is the table. All faults are planted into one copy of the sources, each behind a switch of its
 //! own, so that one build serves them all; with no switch on, the copy behaves as the original and passes. What it
-//! cannot show: teeth against faults in the shells, which no seed runs.
+//! cannot show: teeth against faults in the other shells, which no seed runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,19 +12,26 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 /// The crates that are copied: those that hold a fault, and those between them and the simulation.
-const COPIED: [&str; 5] = [
+const COPIED: [&str; 6] = [
     "proto/rules",
     "proto/codec",
+    JOURNAL,
     "participant",
     "participant/ledger",
     "tests/sim",
 ];
 /// The other crates of ours that they need; they are used as they are.
-const USED: [&str; 3] = ["proto", "proto/journal", "proto/fault"];
+const USED: [&str; 2] = ["proto", "proto/fault"];
+/// The crate that may not depend on the rules, and whose faults its own tests must find.
+const JOURNAL: &str = "proto/journal";
 /// Seeds of the copy with no fault switched on.
 const CLEAN_SEEDS: u64 = 2_000;
 /// Seeds within which a fault must be found.
 const SEEDS: u64 = 20_000;
+/// The longest that building the copy, or a test of it, may take, in seconds.
+const BUILD_S: u64 = 900;
+/// The longest that the seeds of one fault may take, in seconds.
+const SEEDS_S: u64 = 300;
 
 /// A switch for each fault, in the copy of the rules.
 const SWITCH: &str = "
@@ -36,6 +44,15 @@ pub fn tooth(number: u32) -> bool {
     TOOTH.load(core::sync::atomic::Ordering::Relaxed) == number
 }
 ";
+
+/// The same in the copy of the journal, for a test of its own.
+const JOURNAL_SWITCH: &str = r#"
+/// Whether this fault is switched on.
+#[must_use]
+pub fn tooth(number: u32) -> bool {
+    std::env::var("COVENANT_TOOTH").is_ok_and(|on| on == number.to_string())
+}
+"#;
 
 /// Switches a fault on and runs seeds until one of the invariants is named.
 const RUNNER: &str = r#"
@@ -72,8 +89,16 @@ struct Edit {
 #[derive(Debug)]
 struct Tooth {
     name: String,
-    invariants: Vec<String>,
+    found_by: FoundBy,
     edits: Vec<Edit>,
+}
+
+#[derive(Debug)]
+enum FoundBy {
+    /// The simulation, with one of these.
+    Invariants(Vec<String>),
+    /// A test: its package, its file and its name.
+    Test(String, String, String),
 }
 
 fn repository() -> Result<PathBuf> {
@@ -100,40 +125,37 @@ fn tables<'a>(table: &'a toml::Table, key: &str) -> Vec<&'a toml::Table> {
 fn read_teeth(repository: &Path) -> Result<Vec<Tooth>> {
     let source = fs::read_to_string(repository.join("tests/sim/teeth/teeth.toml"))?;
     let table: toml::Table = toml::from_str(&source)?;
-    for elsewhere in tables(&table, "elsewhere") {
-        let file = repository.join(text(elsewhere, "file")?);
-        ensure!(
-            file.exists(),
-            "{} is held by {}, which is gone",
-            text(elsewhere, "name")?,
-            file.display()
-        );
-    }
-    tables(&table, "tooth")
-        .into_iter()
-        .map(|tooth| {
-            let invariants = tooth.get("invariants").and_then(toml::Value::as_array);
-            let edit = |edit: &toml::Table| {
-                Ok(Edit {
-                    file: text(edit, "file")?,
-                    find: text(edit, "find")?,
-                    replace: text(edit, "replace")?,
-                })
-            };
-            Ok(Tooth {
-                name: text(tooth, "name")?,
-                invariants: invariants
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|name| name.as_str().map(str::to_owned))
-                    .collect(),
-                edits: tables(tooth, "edit")
-                    .into_iter()
-                    .map(edit)
-                    .collect::<Result<_>>()?,
-            })
+    let simulated = tables(&table, "tooth").into_iter().map(|tooth| {
+        let invariants = tooth.get("invariants").and_then(toml::Value::as_array);
+        let names = invariants.into_iter().flatten().filter_map(toml::Value::as_str);
+        read_tooth(tooth, FoundBy::Invariants(names.map(str::to_owned).collect()))
+    });
+    let elsewhere = tables(&table, "elsewhere").into_iter().map(|tooth| {
+        let [package, target, test] = ["package", "target", "test"].map(|key| text(tooth, key));
+        read_tooth(tooth, FoundBy::Test(package?, target?, test?))
+    });
+    simulated.chain(elsewhere).collect()
+}
+
+fn read_tooth(tooth: &toml::Table, found_by: FoundBy) -> Result<Tooth> {
+    let edit = |edit: &toml::Table| {
+        Ok(Edit {
+            file: text(edit, "file")?,
+            find: text(edit, "find")?,
+            replace: text(edit, "replace")?,
         })
-        .collect()
+    };
+    let edits: Vec<Edit> = tables(tooth, "edit")
+        .into_iter()
+        .map(edit)
+        .collect::<Result<_>>()?;
+    let name = text(tooth, "name")?;
+    ensure!(!edits.is_empty(), "{name:?} plants nothing");
+    Ok(Tooth {
+        name,
+        found_by,
+        edits,
+    })
 }
 
 /// Writes only what changed, so that a second run has nothing to build.
@@ -148,6 +170,9 @@ fn write(path: &Path, content: &str) -> Result<()> {
 /// Copies the sources of a crate, and plants the faults that belong into them.
 fn copy(repository: &Path, scratch: &Path, directory: &str, teeth: &[Tooth]) -> Result<()> {
     let mut open = vec![PathBuf::from(directory).join("src")];
+    if directory == JOURNAL {
+        open.push(PathBuf::from(directory).join("tests"));
+    }
     let mut files = vec![PathBuf::from(directory).join("Cargo.toml")];
     while let Some(at) = open.pop() {
         for entry in fs::read_dir(repository.join(&at))? {
@@ -166,6 +191,9 @@ fn copy(repository: &Path, scratch: &Path, directory: &str, teeth: &[Tooth]) -> 
         if file == Path::new("proto/rules/src/lib.rs") {
             planted.push_str(SWITCH);
         }
+        if file == Path::new(JOURNAL).join("src/lib.rs") {
+            planted.push_str(JOURNAL_SWITCH);
+        }
         write(&scratch.join(&file), &planted)?;
     }
     Ok(())
@@ -183,7 +211,8 @@ fn plant(file: &Path, mut source: String, teeth: &[Tooth]) -> Result<String> {
                 edit.file,
                 edit.find
             );
-            let krate = if edit.file.starts_with("proto/rules") {
+            let own_switch = ["proto/rules", JOURNAL];
+            let krate = if own_switch.iter().any(|of| edit.file.starts_with(of)) {
                 "crate"
             } else {
                 "covenant_rules"
@@ -235,50 +264,89 @@ fn workspace(repository: &Path, scratch: &Path) -> Result<()> {
     write(&scratch.join("runner/src/main.rs"), RUNNER)
 }
 
-/// Builds the copy beside the original's own artifacts, so that what both depend on is built once.
-fn build(repository: &Path, scratch: &Path) -> Result<PathBuf> {
-    let target = match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(target) => PathBuf::from(target),
-        None => repository.join("target"),
-    };
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--offline", "-p", "covenant-teeth"])
+/// A command that ends, with all that it started, after so many seconds.
+fn within(seconds: u64, program: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args(["--kill-after=10", &seconds.to_string()])
+        .arg(program);
+    command
+}
+
+fn target(repository: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from)
+}
+
+/// Cargo on the copy, beside the original's own artifacts, so that what both depend on is built once.
+fn cargo(repository: &Path, scratch: &Path) -> Command {
+    let mut cargo = within(BUILD_S, Path::new(env!("CARGO")));
+    cargo
         .current_dir(scratch)
-        .env("CARGO_TARGET_DIR", &target)
-        .env_remove("RUSTFLAGS")
+        .env("CARGO_TARGET_DIR", target(repository))
+        .env_remove("RUSTFLAGS");
+    cargo
+}
+
+fn build(repository: &Path, scratch: &Path) -> Result<PathBuf> {
+    let built = cargo(repository, scratch)
+        .args(["build", "--quiet", "--offline", "-p", "covenant-teeth"])
         .output()?;
     if !built.status.success() {
         bail!(
-            "the copy does not build:\n{}",
+            "the copy does not build ({}):\n{}",
+            built.status,
             String::from_utf8_lossy(&built.stderr)
         );
     }
-    Ok(target.join("debug/covenant-teeth"))
+    Ok(target(repository).join("debug/covenant-teeth"))
 }
 
 fn find(runner: &Path, tooth: u64, seeds: u64, expected: &[String]) -> Result<String> {
     let arguments = [tooth.to_string(), seeds.to_string()];
-    let run = Command::new(runner).args(arguments).args(expected).output()?;
-    ensure!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let run = within(SEEDS_S, runner).args(arguments).args(expected).output()?;
+    ensure!(
+        run.status.success(),
+        "{}: {}",
+        run.status,
+        String::from_utf8_lossy(&run.stderr)
+    );
     Ok(String::from_utf8(run.stdout)?)
 }
 
-#[test]
-fn the_unchanged_simulation_names_the_invariant_of_every_planted_fault() -> Result<()> {
-    let repository = repository()?;
-    let teeth = read_teeth(&repository)?;
-    let scratch = repository.join("target/teeth");
-    for tooth in &teeth {
-        let known = covenant_sim::invariants();
-        let unknown = tooth
-            .invariants
-            .iter()
-            .find(|name| !known.contains(&name.as_str()));
-        ensure!(
-            unknown.is_none(),
-            "{:?} expects {unknown:?}, which has no checker",
-            tooth.name
-        );
+/// Whether a test of the copy passes with this fault switched on; 0: none.
+fn passes(mut cargo: Command, [package, target, test]: [&String; 3], tooth: u64) -> Result<bool> {
+    let run = cargo
+        .args(["test", "--quiet", "--offline", "-p", package, "--test", target])
+        .args(["--", "--exact", test])
+        .env("COVENANT_TOOTH", tooth.to_string())
+        .output()?;
+    let said = String::from_utf8(run.stdout)?;
+    match (
+        said.contains(" 1 passed; 0 failed"),
+        said.contains(" 0 passed; 1 failed"),
+    ) {
+        (true, false) => Ok(true),
+        (false, true) => Ok(false),
+        _ => bail!(
+            "{test} was not run ({}):\n{said}{}",
+            run.status,
+            String::from_utf8_lossy(&run.stderr)
+        ),
+    }
+}
+
+/// What is wrong with the list itself.
+fn validate(teeth: &[Tooth]) -> Result<()> {
+    let known = covenant_sim::invariants();
+    for tooth in teeth {
+        if let FoundBy::Invariants(names) = &tooth.found_by {
+            let unknown = names.iter().find(|name| !known.contains(&name.as_str()));
+            ensure!(
+                unknown.is_none(),
+                "{:?} expects {unknown:?}, which has no checker",
+                tooth.name
+            );
+        }
         for edit in &tooth.edits {
             let copied = COPIED.iter().any(|directory| edit.file.starts_with(directory));
             ensure!(
@@ -289,6 +357,15 @@ fn the_unchanged_simulation_names_the_invariant_of_every_planted_fault() -> Resu
             );
         }
     }
+    Ok(())
+}
+
+#[test]
+fn the_unchanged_checks_find_every_planted_fault() -> Result<()> {
+    let repository = repository()?;
+    let teeth = read_teeth(&repository)?;
+    let scratch = repository.join("target/teeth");
+    validate(&teeth)?;
     workspace(&repository, &scratch)?;
     for directory in COPIED {
         copy(&repository, &scratch, directory, &teeth)?;
@@ -305,7 +382,15 @@ fn the_unchanged_simulation_names_the_invariant_of_every_planted_fault() -> Resu
     );
     let mut missed = Vec::new();
     for (number, tooth) in (1..).zip(&teeth) {
-        let found = find(&runner, number, SEEDS, &tooth.invariants)?;
+        let found = match &tooth.found_by {
+            FoundBy::Invariants(names) => find(&runner, number, SEEDS, names)?,
+            FoundBy::Test(package, target, test) => {
+                let run = |number| passes(cargo(&repository, &scratch), [package, target, test], number);
+                ensure!(run(0)?, "{test} fails with no fault");
+                let found = if run(number)? { "missed by" } else { "found by" };
+                format!("{found} {test}")
+            }
+        };
         println!("{}: {}", tooth.name, found.trim_end());
         if !found.starts_with("found") {
             missed.push(format!("{}: {found}", tooth.name));
