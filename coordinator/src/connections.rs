@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use covenant_rules::RepeatedLines;
 use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tonic::transport::server::Connected;
 
 /// The most connections at a time; one beyond it is closed at once, and its peer may try again.
@@ -32,20 +33,24 @@ pub(crate) fn bounded<S>(
     preface_timeout: Duration,
 ) -> impl Stream<Item = io::Result<BoundedConnection<S>>> {
     let places = Arc::new(Semaphore::new(max_connections));
-    let mut is_full = false;
+    let began = Instant::now();
+    let mut lines = RepeatedLines::new();
     incoming.filter_map(move |connection| {
         let connection = match connection {
             Ok(connection) => connection,
             Err(error) => return std::future::ready(Some(Err(error))),
         };
         let place = Arc::clone(&places).try_acquire_owned();
-        if place.is_err() && !is_full {
+        let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if place.is_err()
+            && let Some(held_back) = lines.count(now, ())
+        {
             tracing::warn!(
                 max_connections,
+                held_back,
                 "the bound MAX_CONNECTIONS is reached; new connections are closed until others end"
             );
         }
-        is_full = place.is_err();
         std::future::ready(place.ok().map(|place| {
             Ok(BoundedConnection {
                 connection,
@@ -123,6 +128,8 @@ impl<S: Connected> Connected for BoundedConnection<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use futures_util::stream;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
@@ -178,5 +185,43 @@ mod tests {
         drop(one);
         sender.send(third).await.unwrap();
         assert!(kept.next().await.unwrap().is_ok());
+    }
+
+    /// Counts the lines of a log.
+    struct CountLines(Arc<AtomicU64>);
+
+    impl tracing::Subscriber for CountLines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bound_that_is_met_again_and_again_has_few_lines() {
+        let lines = Arc::<AtomicU64>::default();
+        let _counted = tracing::subscriber::set_default(CountLines(Arc::clone(&lines)));
+        let held = std::cell::RefCell::new(None);
+        let connections = (0..2_000).map(|n| {
+            // Every second one finds the only place free again.
+            if n % 2 == 0 {
+                held.take();
+            }
+            Ok(duplex(64).1)
+        });
+        let mut kept = std::pin::pin!(bounded(stream::iter(connections), 1, PREFACE_TIMEOUT));
+        while let Some(connection) = kept.next().await {
+            held.replace(Some(connection.unwrap()));
+        }
+        assert_eq!(lines.load(Ordering::Relaxed), RepeatedLines::<()>::MAX);
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use covenant_fault::metered::Meter;
 use covenant_journal::{Checkpoint, CheckpointStatus, Journal, Records};
 use covenant_rules::coordinator::{AlarmCode, Effect, Event, RequestId, SessionId, View};
-use covenant_rules::{AlarmLines, Coordinator, Millis, Name, ToParticipant};
+use covenant_rules::{Coordinator, Millis, Name, RepeatedLines, ToParticipant};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tonic::Status;
@@ -50,6 +50,17 @@ pub(crate) struct Slot {
     pub(crate) sends: Vec<ToParticipant>,
 }
 
+/// What a line of the log is about, of those that peers can repeat.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Line {
+    Alarm(AlarmCode),
+    Joined,
+    Refused,
+    Replaced,
+    NotDraining,
+    Failed,
+}
+
 pub(crate) struct Driver {
     pub(crate) machine: Coordinator,
     pub(crate) archive: OutcomeArchive,
@@ -63,7 +74,7 @@ pub(crate) struct Driver {
     /// Sessions with sends of this round.
     pub(crate) touched: Vec<SessionId>,
     pub(crate) callers: HashMap<RequestId, Answer<View>>,
-    pub(crate) alarms: AlarmLines<AlarmCode>,
+    pub(crate) lines: RepeatedLines<Line>,
     pub(crate) next_request: RequestId,
     pub(crate) messages_sent: u64,
     pub(crate) messages_received: u64,
@@ -86,7 +97,7 @@ impl Driver {
             sessions: HashMap::new(),
             touched: Vec::new(),
             callers: HashMap::new(),
-            alarms: AlarmLines::new(),
+            lines: RepeatedLines::new(),
             next_request: 1,
             messages_sent: 0,
             messages_received: 0,
@@ -196,7 +207,12 @@ impl Driver {
                 }
                 Ok(())
             }
-            FromSession::Left { session } => {
+            FromSession::Left { session, error } => {
+                if let Some(status) = error
+                    && let Some(held_back) = self.lines.count(self.now(), Line::Failed)
+                {
+                    tracing::warn!(session, %status, held_back, "a session ended by an error");
+                }
                 self.sessions.remove(&session);
                 self.step(Event::Left(session)).await
             }
@@ -243,7 +259,14 @@ impl Driver {
         let Some(slot) = self.sessions.remove(&session) else {
             return Ok(());
         };
-        tracing::warn!(participant = %slot.name, session, "the session does not drain and is cut; it may join again");
+        if let Some(held_back) = self.lines.count(self.now(), Line::NotDraining) {
+            tracing::warn!(
+                participant = %slot.name,
+                session,
+                held_back,
+                "the session does not drain and is cut; it may join again"
+            );
+        }
         let bound = slot.outbox.max_bytes();
         let why = format!("more than max_outbox_bytes {bound} wait for this session; join again");
         slot.outbox.end(Status::resource_exhausted(why));

@@ -8,7 +8,7 @@ use covenant_rules::{Lsn, Record, ToParticipant, TransactionId};
 use tonic::Status;
 
 use crate::Error;
-use crate::driver::Driver;
+use crate::driver::{Driver, Line};
 use crate::grpc::status;
 use crate::input::Phase;
 use crate::recovery::push_record;
@@ -116,11 +116,14 @@ impl Driver {
         crash(point);
     }
 
-    fn welcome(&self, session: SessionId) {
+    fn welcome(&mut self, session: SessionId) {
+        let now = self.now();
         let Some(slot) = self.sessions.get(&session) else {
             return;
         };
-        tracing::info!(participant = %slot.name, session, "joined");
+        if let Some(held_back) = self.lines.count(now, Line::Joined) {
+            tracing::info!(participant = %slot.name, session, held_back, "joined");
+        }
         slot.outbox
             .welcome(covenant_codec::frame::welcome(&covenant_codec::frame::Welcome {
                 version: slot.version,
@@ -134,7 +137,9 @@ impl Driver {
         let Some(slot) = self.sessions.remove(&session) else {
             return;
         };
-        tracing::info!(participant = %slot.name, session, ?refusal, "a session was refused");
+        if let Some(held_back) = self.lines.count(self.now(), Line::Refused) {
+            tracing::info!(participant = %slot.name, session, ?refusal, held_back, "a session was refused");
+        }
         slot.outbox.end(status::join_refusal(refusal));
     }
 
@@ -142,7 +147,9 @@ impl Driver {
         let Some(slot) = self.sessions.remove(&session) else {
             return;
         };
-        tracing::info!(participant = %slot.name, session, "replaced by a newer session");
+        if let Some(held_back) = self.lines.count(self.now(), Line::Replaced) {
+            tracing::info!(participant = %slot.name, session, held_back, "replaced by a newer session");
+        }
         slot.outbox.end(Status::aborted(
             "this session was replaced by a newer one of the same participant",
         ));
@@ -182,7 +189,7 @@ impl Driver {
     }
 
     fn alarm(&mut self, alarm: &Alarm) {
-        if let Some(held_back) = self.alarms.count(self.now(), alarm.code) {
+        if let Some(held_back) = self.lines.count(self.now(), Line::Alarm(alarm.code)) {
             let participant = alarm.participant.as_ref().map_or("", |name| name.as_str());
             let xid = alarm.xid.map_or_else(String::new, |xid| xid.to_string());
             tracing::error!(code = alarm.code.as_str(), participant, xid, held_back, "alarm");

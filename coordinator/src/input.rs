@@ -10,6 +10,7 @@ use covenant_fault::metered::Meter;
 use covenant_rules::coordinator::{Execute, Refusal, SessionId, View};
 use covenant_rules::{AbortReason, Hello, ToCoordinator, TransactionId, UnixMillis};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tonic::Status;
 
 use crate::listing::{ParticipantPage, ParticipantQuery, TransactionPage, TransactionQuery};
 use crate::outbox::Outbox;
@@ -99,6 +100,7 @@ pub(crate) enum FromSession {
     },
     Left {
         session: SessionId,
+        error: Option<Status>,
     },
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use covenant_fault::crash;
 use covenant_rules::participant::{AlarmCode, Effect, Event, Refusal};
-use covenant_rules::{AlarmLines, Backoff, Floor, Lineage, Millis, Participant, ToCoordinator};
+use covenant_rules::{Backoff, Floor, Lineage, Millis, Participant, RepeatedLines, ToCoordinator};
 use futures_util::stream::{FuturesUnordered, Stream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, Sleep};
@@ -54,7 +54,7 @@ pub(crate) struct Driver<R> {
     /// When the timer rings; never later than the machine's next deadline.
     timer_at: Option<Millis>,
     leave: Option<Leave>,
-    alarms: AlarmLines<AlarmCode>,
+    alarms: RepeatedLines<AlarmCode>,
     points: Points,
     /// At a `sent` crash point: nothing else happens any more.
     crashing: Option<Pin<Box<dyn Future<Output = Infallible> + Send>>>,
@@ -96,7 +96,7 @@ impl<R: Resource> Driver<R> {
             timer: Box::pin(tokio::time::sleep_until(started)),
             timer_at: Some(0),
             leave: None,
-            alarms: AlarmLines::new(),
+            alarms: RepeatedLines::new(),
             points,
             crashing: None,
             turn: 0,

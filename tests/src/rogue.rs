@@ -13,6 +13,7 @@ use covenant_proto::v1::{
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
+use tonic::transport::Channel;
 
 /// How long the coordinator may take to say what is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -93,7 +94,14 @@ impl Rogue {
     /// # Errors
     /// If it is refused.
     pub async fn join(url: &str, hello: Hello) -> Result<Self> {
-        let mut client = ParticipantServiceClient::connect(url.to_owned()).await?;
+        Self::join_over(ParticipantServiceClient::connect(url.to_owned()).await?, hello).await
+    }
+
+    /// Joins over a connection that is there.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub async fn join_over(mut client: ParticipantServiceClient<Channel>, hello: Hello) -> Result<Self> {
         let (out, requests) = mpsc::channel(QUEUED_FRAMES);
         let first = JoinRequest {
             hello: Some(hello),

@@ -80,19 +80,17 @@ impl Reader {
         if let Err(status) = joined {
             return self.outbox.end(status);
         }
-        let ended = self.frames(&mut stream).await;
-        if let Err(status) = ended {
-            tracing::warn!(session = self.session, %status, "a session ended by an error");
-            self.outbox.end(status);
-        } else {
-            self.outbox.end(Status::ok("the participant ended the session"));
-        }
+        let error = self.frames(&mut stream).await.err();
+        let status = error.clone();
+        self.outbox
+            .end(status.unwrap_or_else(|| Status::ok("the participant ended the session")));
         // The loop is gone only at the end of the process.
         let _ = self
             .handle
             .frames
             .send(FromSession::Left {
                 session: self.session,
+                error,
             })
             .await;
     }

@@ -16,7 +16,6 @@
 
 extern crate alloc;
 
-mod alarm_lines;
 mod backoff;
 pub mod coordinator;
 mod ids;
@@ -24,9 +23,9 @@ mod limits;
 mod message;
 pub mod participant;
 mod record;
+mod repeated_lines;
 mod words;
 
-pub use alarm_lines::AlarmLines;
 pub use backoff::Backoff;
 pub use coordinator::Coordinator;
 pub use ids::{
@@ -36,6 +35,7 @@ pub use limits::Limits;
 pub use message::{Hello, ToCoordinator, ToParticipant};
 pub use participant::Participant;
 pub use record::{BranchRecord, Operator, Outcome, Quarantined, Record};
+pub use repeated_lines::RepeatedLines;
 pub use words::{
     AbortReason, BranchState, Decision, Fingerprint, Heuristic, NoReason, OutcomeKind, UnknownCause, Vote,
     Wait,

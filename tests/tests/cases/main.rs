@@ -3,6 +3,8 @@
 //!
 //! Real processes, killed, paused and restarted. It cannot show what a power cut does, nor time that jumps.
 
+mod sessions;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,16 +1,16 @@
-//! How many lines a log gets of one alarm, for both drivers.
+//! How many lines a log gets of what a peer can repeat, for both drivers.
 //!
-//! A peer may repeat what raises an alarm with every frame, and ten thousand branches that nobody knows ask again with
-//! every back-off. Of each code at most [`AlarmLines::MAX`] lines are written in [`AlarmLines::PERIOD_MS`]; the next
+//! A peer may repeat what raises an alarm with every frame, ten thousand branches that nobody knows ask again with
+//! every back-off, and a participant that is refused dials for ever. Of each code at most [`RepeatedLines::MAX`] lines are written in [`RepeatedLines::PERIOD_MS`]; the next
 //! line of that code says how many were held back.
 
 use alloc::collections::BTreeMap;
 
 use crate::Millis;
 
-/// The lines of each code. `C` is a driver's alarm code, of which there are few.
+/// The lines of each code. `C` says what a line is about; there are few of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct AlarmLines<C> {
+pub struct RepeatedLines<C> {
     codes: BTreeMap<C, Lines>,
 }
 
@@ -21,7 +21,7 @@ struct Lines {
     held_back: u64,
 }
 
-impl<C: Ord> AlarmLines<C> {
+impl<C: Ord> RepeatedLines<C> {
     /// The most lines of one code in one period.
     pub const MAX: u64 = 20;
 
@@ -36,7 +36,7 @@ impl<C: Ord> AlarmLines<C> {
         }
     }
 
-    /// Counts an alarm. `None`: it gets no line. `Some`: it does, and so many of its code were held back before it.
+    /// Counts one. `None`: it gets no line. `Some`: it does, and so many of its code were held back before it.
     pub fn count(&mut self, now: Millis, code: C) -> Option<u64> {
         let lines = self.codes.entry(code).or_default();
         if now.saturating_sub(lines.since) >= Self::PERIOD_MS {
@@ -52,7 +52,7 @@ impl<C: Ord> AlarmLines<C> {
     }
 }
 
-impl<C: Ord> Default for AlarmLines<C> {
+impl<C: Ord> Default for RepeatedLines<C> {
     fn default() -> Self {
         Self::new()
     }
@@ -63,16 +63,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_that_repeats_has_few_lines_hides_no_other_code_and_loses_no_count() {
-        let mut alarms = AlarmLines::<char>::new();
+    fn what_repeats_has_few_lines_hides_no_other_code_and_loses_no_count() {
+        let mut all = RepeatedLines::<char>::new();
         let mut before = 0;
         for period in 1..4 {
-            let now = period * AlarmLines::<char>::PERIOD_MS;
-            assert_eq!(alarms.count(now, 'a'), Some(before));
-            let lines = (1..1_000).filter(|_| alarms.count(now + 1, 'a').is_some());
-            assert_eq!(lines.count() as u64, AlarmLines::<char>::MAX - 1);
-            assert_eq!(alarms.count(now + 1, 'b'), Some(0));
-            before = 1_000 - AlarmLines::<char>::MAX;
+            let now = period * RepeatedLines::<char>::PERIOD_MS;
+            assert_eq!(all.count(now, 'a'), Some(before));
+            let lines = (1..1_000).filter(|_| all.count(now + 1, 'a').is_some());
+            assert_eq!(lines.count() as u64, RepeatedLines::<char>::MAX - 1);
+            assert_eq!(all.count(now + 1, 'b'), Some(0));
+            before = 1_000 - RepeatedLines::<char>::MAX;
         }
     }
 }
