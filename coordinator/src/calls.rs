@@ -4,13 +4,13 @@
 //! the machine cannot: callers that went away, and archived outcomes that do not decode.
 
 use covenant_fault::CrashPoint;
-use covenant_rules::coordinator::{Event, Reply, RequestId, SessionId, View};
+use covenant_rules::coordinator::{Event, Reply, RequestId, SessionId};
 use covenant_rules::{Outcome, ToCoordinator, TransactionId};
 
 use crate::Error;
 use crate::archive::Found;
 use crate::driver::Driver;
-use crate::input::{Answer, Call, Figures, Refused};
+use crate::input::{Call, Caller, Figures, Refused};
 use crate::listing;
 
 impl Driver {
@@ -32,18 +32,18 @@ impl Driver {
 
     pub(crate) async fn call(&mut self, call: Call, draining: bool) -> Result<(), Error> {
         match call {
-            Call::Execute { answer, .. } if draining => refuse(answer, Refused::Draining),
-            Call::Execute { answer, .. } if self.journal.is_backlogged() => {
-                refuse(answer, Refused::Backlogged)
+            Call::Execute { caller, .. } if draining => caller.answer(Err(Refused::Draining)),
+            Call::Execute { caller, .. } if self.journal.is_backlogged() => {
+                caller.answer(Err(Refused::Backlogged));
             }
-            Call::Execute { execute, answer } => {
+            Call::Execute { execute, caller } => {
                 self.crash.at(
                     CrashPoint::CExecuteReceived,
                     Some(execute.transaction_id.as_str()),
                 );
                 self.free_places(&execute.transaction_id).await?;
                 let known = self.known(&execute.transaction_id).await?;
-                let request = self.caller(answer);
+                let request = self.caller(caller);
                 return self
                     .step(Event::Execute {
                         request,
@@ -55,10 +55,10 @@ impl Driver {
             Call::Get {
                 transaction_id,
                 created,
-                answer,
+                caller,
             } => {
                 let known = self.known(&transaction_id).await?;
-                let request = self.caller(answer);
+                let request = self.caller(caller);
                 return self
                     .step(Event::Get {
                         request,
@@ -72,11 +72,11 @@ impl Driver {
                 transaction_id,
                 created,
                 by,
-                answer,
+                caller,
             } => {
                 self.free_places(&transaction_id).await?;
                 let known = self.known(&transaction_id).await?;
-                let request = self.caller(answer);
+                let request = self.caller(caller);
                 return self
                     .step(Event::Abort {
                         request,
@@ -127,7 +127,7 @@ impl Driver {
 
     /// Whoever waits for this id and went away must not keep a place from a caller that is there.
     async fn free_places(&mut self, id: &TransactionId) -> Result<(), Error> {
-        let gone = |request: &RequestId| self.callers.get(request).is_none_or(Answer::is_closed);
+        let gone = |request: &RequestId| self.callers.get(request).is_none_or(Caller::is_gone);
         let left: Vec<RequestId> = self.machine.attached_callers(id).filter(gone).collect();
         for request in left {
             self.callers.remove(&request);
@@ -141,15 +141,15 @@ impl Driver {
         Ok(())
     }
 
-    fn caller(&mut self, answer: Answer<View>) -> RequestId {
+    fn caller(&mut self, caller: Caller) -> RequestId {
         let request = self.next_request;
         self.next_request += 1;
-        self.callers.insert(request, answer);
+        self.callers.insert(request, caller);
         request
     }
 
     pub(crate) fn answer(&mut self, request: RequestId, reply: Reply) {
-        let Some(answer) = self.callers.remove(&request) else {
+        let Some(caller) = self.callers.remove(&request) else {
             return;
         };
         let result = match reply {
@@ -158,11 +158,6 @@ impl Driver {
             // No call of this server asks for it.
             Reply::Forgotten => return,
         };
-        // A caller that went away changes nothing.
-        let _ = answer.send(result);
+        caller.answer(result);
     }
-}
-
-fn refuse(answer: Answer<View>, why: Refused) {
-    let _ = answer.send(Err(why));
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use covenant_fault::metered::Meter;
 use covenant_journal::{Checkpoint, CheckpointStatus, Journal, Records};
-use covenant_rules::coordinator::{AlarmCode, Effect, Event, RequestId, SessionId, View};
+use covenant_rules::coordinator::{AlarmCode, Effect, Event, RequestId, SessionId};
 use covenant_rules::{Coordinator, Millis, Name, RepeatedLines, ToParticipant};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -25,7 +25,7 @@ use tonic::Status;
 
 use crate::archive::OutcomeArchive;
 use crate::crash::Crash;
-use crate::input::{Answer, FromSession, Inputs, Phase};
+use crate::input::{Caller, FromSession, Inputs, Phase};
 use crate::outbox::Outbox;
 use crate::recovery::{Recovered, push_record, unix_millis};
 use crate::{Config, Error};
@@ -73,7 +73,7 @@ pub(crate) struct Driver {
     pub(crate) sessions: HashMap<SessionId, Slot>,
     /// Sessions with sends of this round.
     pub(crate) touched: Vec<SessionId>,
-    pub(crate) callers: HashMap<RequestId, Answer<View>>,
+    pub(crate) callers: HashMap<RequestId, Caller>,
     pub(crate) lines: RepeatedLines<Line>,
     pub(crate) next_request: RequestId,
     pub(crate) messages_sent: u64,

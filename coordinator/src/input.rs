@@ -12,6 +12,7 @@ use covenant_rules::{AbortReason, Hello, ToCoordinator, TransactionId, UnixMilli
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tonic::Status;
 
+use crate::answers::Ticket;
 use crate::listing::{ParticipantPage, ParticipantQuery, TransactionPage, TransactionQuery};
 use crate::outbox::Outbox;
 
@@ -27,6 +28,8 @@ pub(crate) const MAX_WATCH_LAG: usize = 4_096;
 /// Why the loop gave no view.
 #[derive(Debug)]
 pub(crate) enum Refused {
+    /// A call of a stream that the door did not let in.
+    AtTheDoor(Status),
     /// The machine's reason.
     Machine(Refusal),
     /// SIGTERM: no new work.
@@ -46,23 +49,55 @@ pub(crate) enum Refused {
 /// Where an answer goes; the loop does not care whether anybody still waits.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, Refused>>;
 
+/// What a call about a transaction is answered with.
+pub(crate) type Answered = Result<View, Refused>;
+
+/// Who is told of a transaction.
+#[derive(Debug)]
+pub(crate) enum Caller {
+    /// One that made a call of its own.
+    Alone(Answer<View>),
+    /// One of those that share a stream.
+    Numbered(Ticket<Answered>),
+}
+
+impl Caller {
+    pub(crate) fn answer(self, answer: Answered) {
+        match self {
+            Self::Alone(waiting) => {
+                // A caller that went away changes nothing.
+                let _ = waiting.send(answer);
+            }
+            Self::Numbered(ticket) => ticket.send(answer),
+        }
+    }
+
+    /// Whether it went away.
+    pub(crate) fn is_gone(&self) -> bool {
+        match self {
+            Self::Alone(waiting) => waiting.is_closed(),
+            Self::Numbered(ticket) => ticket.is_closed(),
+        }
+    }
+}
+
 /// A call of a caller or an operator.
 #[derive(Debug)]
 pub(crate) enum Call {
     Execute {
         execute: Execute,
-        answer: Answer<View>,
+        caller: Caller,
     },
     Get {
         transaction_id: TransactionId,
         created: Option<UnixMillis>,
-        answer: Answer<View>,
+        caller: Caller,
     },
     Abort {
         transaction_id: TransactionId,
         created: Option<UnixMillis>,
         by: AbortReason,
-        answer: Answer<View>,
+        caller: Caller,
     },
     List {
         query: TransactionQuery,
@@ -164,16 +199,37 @@ impl Handle {
 
     /// Puts a call into the loop and waits for its answer. Dropping the future changes nothing in the loop.
     pub(crate) async fn call<T>(&self, make: impl FnOnce(Answer<T>) -> Call) -> Result<T, Refused> {
+        let place = self.place()?;
+        let (answer, answered) = oneshot::channel();
+        place.send(make(answer));
+        // The loop drops an answer only when it ends without having one. The call may have run: that is no refusal.
+        answered.await.unwrap_or(Err(Refused::Unanswered))
+    }
+
+    /// The same for a call about a transaction.
+    pub(crate) async fn ask(&self, make: impl FnOnce(Caller) -> Call) -> Answered {
+        self.call(|answer| make(Caller::Alone(answer))).await
+    }
+
+    /// Puts one call of a stream into the loop, or refuses it.
+    pub(crate) fn execute(&self, execute: Execute, ticket: Ticket<Answered>) {
+        match self.place() {
+            Ok(place) => place.send(Call::Execute {
+                execute,
+                caller: Caller::Numbered(ticket),
+            }),
+            Err(why) => ticket.send(Err(why)),
+        }
+    }
+
+    /// A place in the queue of calls.
+    fn place(&self) -> Result<mpsc::Permit<'_, Call>, Refused> {
         if *self.phase.borrow() == Phase::Recovering {
             return Err(Refused::Machine(Refusal::Recovering));
         }
-        let (answer, answered) = oneshot::channel();
-        match self.calls.try_send(make(answer)) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(_)) => return Err(Refused::QueueFull),
-            Err(mpsc::error::TrySendError::Closed(_)) => return Err(Refused::Draining),
-        }
-        // The loop drops an answer only when it ends without having one. The call may have run: that is no refusal.
-        answered.await.unwrap_or(Err(Refused::Unanswered))
+        self.calls.try_reserve().map_err(|error| match error {
+            mpsc::error::TrySendError::Full(()) => Refused::QueueFull,
+            mpsc::error::TrySendError::Closed(()) => Refused::Draining,
+        })
     }
 }

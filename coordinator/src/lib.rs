@@ -20,6 +20,7 @@
 //! *Architecture invariant:* nothing that must finish lives in a handler. A handler puts an input into the
 //! loop and waits for the answer; a caller that goes away changes nothing.
 
+mod answers;
 mod archive;
 mod attempts;
 mod calls;

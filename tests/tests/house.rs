@@ -82,6 +82,7 @@ const CRATES: &[(&str, &[&str])] = &[
 
 /// Who may import whom, among the modules of the coordinator.
 const COORDINATOR: &[(&str, &[&str])] = &[
+    ("answers", &["grpc"]),
     ("archive", &["attempts", "damage", "error"]),
     ("attempts", &[]),
     ("calls", &["archive", "driver", "error", "input", "listing"]),
@@ -97,8 +98,8 @@ const COORDINATOR: &[(&str, &[&str])] = &[
     ),
     ("effects", &["driver", "error", "grpc", "input", "recovery"]),
     ("error", &["config"]),
-    ("grpc", &["input", "listing", "outbox"]),
-    ("input", &["error", "listing", "outbox"]),
+    ("grpc", &["answers", "input", "listing", "outbox"]),
+    ("input", &["answers", "error", "listing", "outbox"]),
     ("lib", &["config", "error", "server"]),
     ("listing", &["archive", "input"]),
     ("outbox", &[]),

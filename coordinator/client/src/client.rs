@@ -1,5 +1,6 @@
 //! The calls.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use covenant_proto::v1::operator_service_client::OperatorServiceClient;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 
+use crate::calls::Calls;
 use crate::error::is_wrong_server;
 use crate::link::{Ended, bounded};
 use crate::{
@@ -20,10 +22,11 @@ use crate::{
     View, Why, bounds, to_timestamp,
 };
 
-/// A caller of one coordinator. Cheap to clone; clones share the connection.
+/// A caller of one coordinator. Cheap to clone; clones share the connection, and one stream for what they execute.
 #[derive(Clone)]
 pub struct Client {
     link: Link,
+    calls: Arc<Calls>,
 }
 
 /// One page of transactions.
@@ -47,15 +50,16 @@ impl Client {
     /// # Errors
     /// [`Error::Endpoint`] if the address is no such URL.
     pub fn new(endpoint: &str) -> Result<Self, Error> {
-        Ok(Self {
-            link: Link::new(endpoint)?,
-        })
+        Link::new(endpoint).map(Self::with_link)
     }
 
     /// A client over a link that was set up before.
     #[must_use]
     pub fn with_link(link: Link) -> Self {
-        Self { link }
+        Self {
+            link,
+            calls: Arc::default(),
+        }
     }
 
     /// Runs the transaction, or attaches to it, or learns what became of it: whichever the id asks for.
@@ -70,11 +74,9 @@ impl Client {
         bounds::check(transaction)?;
         let last_look = Duration::from_millis(LAST_LOOK_MS).min(patience / 8);
         let request = transaction.to_request();
-        let call = async |channel, until| {
-            let answer = transactions(channel)
-                .execute(bounded(request.clone(), until))
-                .await?;
-            Ok(answer.into_inner().transaction)
+        let call = |channel, until| {
+            let service = transactions(channel);
+            self.calls.execute(service, request.clone(), until)
         };
         let why = match self
             .link

@@ -154,9 +154,14 @@ impl Refusal {
     }
 }
 
-/// Whether the request surely never left: no connection came up for it.
+/// The cause of a status by which the request never left, as only the sender can know.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NeverLeft(pub(crate) &'static str);
+
+/// Whether the request surely never left: no connection came up for it, or it still waited for its turn.
 pub(crate) fn never_left(status: &Status) -> bool {
-    chain(status).any(|cause| cause.is::<tonic::ConnectError>())
+    chain(status).any(|cause| cause.is::<tonic::ConnectError>() || cause.is::<NeverLeft>())
 }
 
 /// Whether the server there does not have the call.

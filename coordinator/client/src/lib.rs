@@ -33,6 +33,7 @@
 //! ```
 
 mod bounds;
+mod calls;
 mod client;
 mod error;
 mod link;

@@ -2,154 +2,19 @@
 //!
 //! The server here is a script, so these tests cannot show that a real coordinator keeps its side of section 7.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+mod script;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::{Branch, Client, Error, Outcome, RefusalKind, Transaction, Wait, Why};
 use covenant_proto::v1;
-use covenant_proto::v1::transaction_service_server::{TransactionService, TransactionServiceServer};
+use script::{Act, Script, client, listen, serve};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Code, Request, Response, Status};
-use tonic_types::{ErrorDetails, StatusExt};
-
-/// What the coordinator does with the next Execute or AbortTransaction; when the script is over it answers COMMITTED.
-#[derive(Clone)]
-enum Act {
-    Answer(v1::Outcome),
-    Refuse(Code, &'static str),
-    Fail(Code),
-    Hang,
-}
-
-#[derive(Clone, Default)]
-struct Script {
-    acts: Arc<Mutex<VecDeque<Act>>>,
-    /// What GetTransaction answers; `None`: it hangs.
-    seen: Arc<Mutex<Option<v1::Outcome>>>,
-    requests: Arc<Mutex<Vec<v1::ExecuteRequest>>>,
-}
-
-impl Script {
-    fn new(acts: impl IntoIterator<Item = Act>) -> Self {
-        let script = Self::default();
-        script.acts.lock().unwrap().extend(acts);
-        script
-    }
-
-    async fn act(&self, id: &str) -> Result<Option<v1::Transaction>, Status> {
-        let act = self
-            .acts
-            .lock()
-            .unwrap()
-            .pop_front()
-            .unwrap_or(Act::Answer(v1::Outcome::Committed));
-        match act {
-            Act::Answer(outcome) => Ok(Some(view(id, outcome))),
-            Act::Refuse(code, reason) => {
-                let metadata = [("bound", "max_in_progress"), ("value", "20000")];
-                let metadata: std::collections::HashMap<String, String> = metadata
-                    .iter()
-                    .map(|(key, value)| ((*key).into(), (*value).into()))
-                    .collect();
-                let details = ErrorDetails::with_error_info(reason, "covenant", metadata);
-                Err(Status::with_error_details(code, "refused by script", details))
-            }
-            Act::Fail(code) => Err(Status::new(code, "failed by script")),
-            Act::Hang => std::future::pending().await,
-        }
-    }
-
-    fn sends(&self) -> usize {
-        self.requests.lock().unwrap().len()
-    }
-}
-
-fn view(id: &str, outcome: v1::Outcome) -> v1::Transaction {
-    v1::Transaction {
-        transaction_id: id.into(),
-        outcome: outcome.into(),
-        ..v1::Transaction::default()
-    }
-}
-
-#[tonic::async_trait]
-impl TransactionService for Script {
-    type WatchTransactionsStream =
-        Pin<Box<dyn tokio_stream::Stream<Item = Result<v1::WatchTransactionsResponse, Status>> + Send>>;
-
-    async fn execute(
-        &self,
-        request: Request<v1::ExecuteRequest>,
-    ) -> Result<Response<v1::ExecuteResponse>, Status> {
-        let request = request.into_inner();
-        self.requests.lock().unwrap().push(request.clone());
-        let transaction = self.act(&request.transaction_id).await?;
-        Ok(Response::new(v1::ExecuteResponse { transaction }))
-    }
-
-    async fn get_transaction(
-        &self,
-        request: Request<v1::GetTransactionRequest>,
-    ) -> Result<Response<v1::GetTransactionResponse>, Status> {
-        let seen = *self.seen.lock().unwrap();
-        let Some(outcome) = seen else {
-            return std::future::pending().await;
-        };
-        let transaction = Some(view(&request.into_inner().transaction_id, outcome));
-        Ok(Response::new(v1::GetTransactionResponse { transaction }))
-    }
-
-    async fn list_transactions(
-        &self,
-        _: Request<v1::ListTransactionsRequest>,
-    ) -> Result<Response<v1::ListTransactionsResponse>, Status> {
-        self.act("listed").await?;
-        Ok(Response::new(v1::ListTransactionsResponse::default()))
-    }
-
-    async fn watch_transactions(
-        &self,
-        _: Request<v1::WatchTransactionsRequest>,
-    ) -> Result<Response<Self::WatchTransactionsStream>, Status> {
-        let change = v1::WatchTransactionsResponse {
-            transaction: Some(view("T1", v1::Outcome::InProgress)),
-        };
-        Ok(Response::new(Box::pin(tokio_stream::iter([
-            Ok(change),
-            Err(Status::internal("cut")),
-        ]))))
-    }
-
-    async fn abort_transaction(
-        &self,
-        request: Request<v1::AbortTransactionRequest>,
-    ) -> Result<Response<v1::AbortTransactionResponse>, Status> {
-        let transaction = self.act(&request.into_inner().transaction_id).await?;
-        Ok(Response::new(v1::AbortTransactionResponse { transaction }))
-    }
-}
-
-async fn listen() -> (TcpListener, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    (listener, endpoint)
-}
-
-fn serve(script: &Script, listener: TcpListener) {
-    let service = TransactionServiceServer::new(script.clone());
-    let server = tonic::transport::Server::builder().add_service(service);
-    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-}
-
-async fn client(script: &Script) -> Client {
-    let (listener, endpoint) = listen().await;
-    serve(script, listener);
-    Client::new(&endpoint).unwrap()
-}
+use tonic::Code;
 
 fn transaction() -> Transaction {
     Transaction {
@@ -495,4 +360,59 @@ async fn what_is_beyond_a_bound_is_never_sent() {
         "{got:?}"
     );
     assert_eq!(script.sends(), 0);
+}
+
+#[tokio::test]
+async fn the_end_of_a_stream_says_nothing_of_its_calls_whatever_its_error_says() {
+    let script = Script::default();
+    script.streams_to_end.store(1, Ordering::Release);
+    assert!(matches!(
+        execute(&script, 10_000).await,
+        Ok(Outcome::Committed(_))
+    ));
+    // It would be a refusal if the first send had surely run nothing.
+    let script = Script::new([Act::Refuse(Code::InvalidArgument, "REASON")]);
+    script.streams_to_end.store(1, Ordering::Release);
+    let told = execute(&script, 10_000).await;
+    assert!(matches!(told, Ok(Outcome::Unknown(_))), "{told:?}");
+}
+
+#[tokio::test]
+async fn calls_that_nobody_waits_for_are_left_and_the_others_answered() {
+    let script = Script::new([Act::Hang, Act::Hang]);
+    let client = client(&script).await;
+    let (of_transaction, patience) = (transaction(), Duration::from_secs(20));
+    let dropped = tokio::time::timeout(
+        Duration::from_millis(200),
+        client.execute(&of_transaction, patience),
+    );
+    assert!(dropped.await.is_err());
+    let told = client.execute(&of_transaction, Duration::from_millis(200)).await;
+    assert!(matches!(told, Ok(Outcome::Unknown(_))), "{told:?}");
+    let told = client.execute(&of_transaction, patience).await;
+    assert!(matches!(told, Ok(Outcome::Committed(_))), "{told:?}");
+    assert_eq!(*script.left.lock().unwrap(), [1, 2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_whose_runtime_has_gone_is_opened_again() {
+    let script = Script::new([Act::Answer(v1::Outcome::Committed), Act::Hang]);
+    let client = client(&script).await;
+    let calls = client.clone();
+    let first = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let told = runtime.block_on(calls.execute(&transaction(), Duration::from_secs(20)));
+        assert!(matches!(told, Ok(Outcome::Committed(_))), "{told:?}");
+        runtime
+    });
+    let runtime = first.join().unwrap();
+    let hanging = client.clone();
+    let waiting = tokio::spawn(async move { hanging.execute(&transaction(), Duration::from_secs(20)).await });
+    while script.sends() < 2 {
+        tokio::task::yield_now().await;
+    }
+    runtime.shutdown_background();
+    let told = waiting.await.unwrap();
+    assert!(matches!(told, Ok(Outcome::Committed(_))), "{told:?}");
+    assert_eq!(script.sends(), 3);
 }

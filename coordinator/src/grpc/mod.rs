@@ -1,6 +1,7 @@
 //! The doors: one thin file per service. A handler converts, puts an input into the loop, and waits.
 
 mod convert;
+mod many;
 mod operator;
 mod page;
 mod participant;

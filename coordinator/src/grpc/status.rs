@@ -47,6 +47,7 @@ pub(crate) fn exhausted(bound: &str, value: u64, what: &str) -> Status {
 /// Why the loop gave no view.
 pub(crate) fn refused(refused: Refused) -> Status {
     match refused {
+        Refused::AtTheDoor(status) => status,
         Refused::Machine(why) => machine_refusal(why),
         Refused::Draining => refusal(
             Code::Unavailable,

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use covenant_proto::v1::transaction_service_server::TransactionService;
 use covenant_proto::v1::{
-    AbortTransactionRequest, AbortTransactionResponse, ExecuteRequest, ExecuteResponse,
+    AbortTransactionRequest, AbortTransactionResponse, ExecuteManyRequest, ExecuteRequest, ExecuteResponse,
     GetTransactionRequest, GetTransactionResponse, ListTransactionsRequest, ListTransactionsResponse,
     Transaction, WatchTransactionsRequest, WatchTransactionsResponse,
 };
 use covenant_rules::{AbortReason, Limits};
 use futures_util::StreamExt;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio_stream::Stream;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{convert, page, status};
+use super::{convert, many, page, status};
 use crate::input::{Call, Handle, MAX_WATCH_LAG};
 use crate::listing::TransactionQuery;
 
@@ -28,22 +28,27 @@ pub(crate) struct Defaults {
 pub(crate) struct TransactionApi {
     handle: Handle,
     defaults: Defaults,
+    call_streams: Arc<Semaphore>,
 }
 
 impl TransactionApi {
     pub(crate) fn new(handle: Handle, defaults: Defaults) -> Self {
-        Self { handle, defaults }
+        Self {
+            handle,
+            defaults,
+            call_streams: Arc::new(Semaphore::new(many::MAX_CALL_STREAMS)),
+        }
     }
 
     /// What is known of an id now, without its `created`.
     async fn present(&self, id: &str) -> Result<Transaction, Status> {
         let transaction_id = convert::transaction_id(id)?;
-        let call = |answer| Call::Get {
+        let call = |caller| Call::Get {
             transaction_id,
             created: None,
-            answer,
+            caller,
         };
-        let view = self.handle.call(call).await.map_err(status::refused)?;
+        let view = self.handle.ask(call).await.map_err(status::refused)?;
         Ok(convert::transaction(&view))
     }
 }
@@ -52,15 +57,30 @@ type Watch = Pin<Box<dyn Stream<Item = Result<WatchTransactionsResponse, Status>
 
 #[tonic::async_trait]
 impl TransactionService for TransactionApi {
+    type ExecuteManyStream = many::Frames;
     type WatchTransactionsStream = Watch;
 
     async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<ExecuteResponse>, Status> {
         let execute = convert::execute(request.into_inner(), &self.defaults.limits)?;
-        let view = self.handle.call(|answer| Call::Execute { execute, answer }).await;
+        let view = self.handle.ask(|caller| Call::Execute { execute, caller }).await;
         let view = view.map_err(status::refused)?;
         Ok(Response::new(ExecuteResponse {
             transaction: Some(convert::transaction(&view)),
         }))
+    }
+
+    async fn execute_many(
+        &self,
+        request: Request<Streaming<ExecuteManyRequest>>,
+    ) -> Result<Response<many::Frames>, Status> {
+        let place = Arc::clone(&self.call_streams).try_acquire_owned();
+        let place = place.map_err(|_| {
+            let bound = many::MAX_CALL_STREAMS as u64;
+            status::exhausted("MAX_CALL_STREAMS", bound, "too many streams of calls are open")
+        })?;
+        let (handle, limits) = (self.handle.clone(), Arc::clone(&self.defaults.limits));
+        let frames = many::answer(handle, limits, request.into_inner(), place);
+        Ok(Response::new(frames))
     }
 
     async fn get_transaction(
@@ -72,10 +92,10 @@ impl TransactionService for TransactionApi {
         let created = convert::created(request.created)?;
         let view = self
             .handle
-            .call(|answer| Call::Get {
+            .ask(|caller| Call::Get {
                 transaction_id,
                 created,
-                answer,
+                caller,
             })
             .await;
         let view = view.map_err(status::refused)?;
@@ -152,11 +172,11 @@ impl TransactionService for TransactionApi {
         let by = AbortReason::Caller;
         let view = self
             .handle
-            .call(|answer| Call::Abort {
+            .ask(|caller| Call::Abort {
                 transaction_id,
                 created,
                 by,
-                answer,
+                caller,
             })
             .await;
         let view = view.map_err(status::refused)?;

@@ -14,7 +14,7 @@ use covenant_proto::v1::participant_service_server::{ParticipantService, Partici
 use covenant_proto::v1::transaction_service_server::{TransactionService, TransactionServiceServer};
 use covenant_proto::v1::*;
 use futures_util::stream::{self, Stream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -38,8 +38,9 @@ const LINEAGE: Lineage = Lineage {
 type Frames<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 struct Call {
+    number: u64,
     request: ExecuteRequest,
-    answer: oneshot::Sender<Transaction>,
+    answers: mpsc::UnboundedSender<NumberedAnswer>,
 }
 
 enum FromSession {
@@ -52,7 +53,8 @@ enum FromSession {
 
 struct Running {
     request: ExecuteRequest,
-    answer: Option<oneshot::Sender<Transaction>>,
+    number: u64,
+    answers: mpsc::UnboundedSender<NumberedAnswer>,
     votes: usize,
     acks: usize,
 }
@@ -156,7 +158,8 @@ impl Floor {
         }
         let running = Running {
             request: call.request,
-            answer: Some(call.answer),
+            number: call.number,
+            answers: call.answers,
             votes: branches,
             acks: branches,
         };
@@ -209,13 +212,15 @@ impl Floor {
 
     fn durable(&mut self, lsn: u64) {
         while let Some((_, seq)) = self.waiting.pop_front_if(|(waiting, _)| *waiting <= lsn) {
-            let Some(running) = self.running.get_mut(&seq) else {
+            let Some(running) = self.running.get(&seq) else {
                 continue;
             };
-            if let Some(answer) = running.answer.take() {
-                // A caller that went away wants no answer.
-                let _ = answer.send(decided(seq, &running.request));
-            }
+            let transaction = decided(seq, &running.request);
+            // Callers that went away want no answer.
+            let _ = running.answers.send(NumberedAnswer {
+                number: running.number,
+                answer: Some(numbered_answer::Answer::Transaction(transaction)),
+            });
             for branch in &running.request.branches {
                 send(
                     &mut self.sessions,
@@ -339,21 +344,48 @@ impl ParticipantService for Doors {
 
 #[tonic::async_trait]
 impl TransactionService for Doors {
+    type ExecuteManyStream = Frames<ExecuteManyResponse>;
     type WatchTransactionsStream = Frames<WatchTransactionsResponse>;
 
-    async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<ExecuteResponse>, Status> {
-        let (answer, answered) = oneshot::channel();
-        let request = request.into_inner();
-        let call = Call { request, answer };
-        if self.calls.send(call).await.is_err() {
-            return Err(Status::unavailable("the floor has ended"));
-        }
-        let transaction = answered
-            .await
-            .map_err(|_| Status::unavailable("the floor has ended"))?;
-        Ok(Response::new(ExecuteResponse {
-            transaction: Some(transaction),
-        }))
+    async fn execute_many(
+        &self,
+        request: Request<Streaming<ExecuteManyRequest>>,
+    ) -> Result<Response<Frames<ExecuteManyResponse>>, Status> {
+        let mut incoming = request.into_inner();
+        let calls = self.calls.clone();
+        // No more waits there than callers have transfers under way.
+        let (answers, mut waiting) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(Some(frame)) = incoming.message().await {
+                for NumberedCall { number, execute } in frame.calls {
+                    let call = Call {
+                        number,
+                        request: execute.unwrap_or_default(),
+                        answers: answers.clone(),
+                    };
+                    // The loop ends with the process.
+                    let _ = calls.send(call).await;
+                }
+            }
+        });
+        let mut taken = Vec::new();
+        // What waits becomes one frame.
+        let stream = stream::poll_fn(
+            move |cx| match waiting.poll_recv_many(cx, &mut taken, MAX_QUEUED) {
+                Poll::Ready(0) => Poll::Ready(None),
+                Poll::Ready(_) => Poll::Ready(Some(Ok(ExecuteManyResponse {
+                    answers: std::mem::take(&mut taken),
+                }))),
+                Poll::Pending => Poll::Pending,
+            },
+        );
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn execute(&self, _: Request<ExecuteRequest>) -> Result<Response<ExecuteResponse>, Status> {
+        Err(Status::unimplemented(
+            "the floor executes what comes over a stream",
+        ))
     }
 
     async fn get_transaction(
