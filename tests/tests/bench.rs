@@ -1,14 +1,15 @@
 //! `covenant bench` as a user runs it, for two seconds: the shape of its report, the money, and that it leaves nothing
 //! behind, also when it is killed.
 //!
-//! Nothing here says anything about speed. What the open loop counts is the unit tests' matter.
+//! Of speed it says one thing, with a wide margin: how much of its floor the product reaches. What the open loop counts is the
+//! unit tests' matter.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use covenant_tests::binary::{binary, scratch};
 use covenant_tests::process::started_with;
 use covenant_tests::{Cluster, Ran, os_package, wait_until};
@@ -16,6 +17,13 @@ use serde_json::Value;
 
 /// How long children may take to stop when their parent was killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The least that the product must reach of its floor, the same messages and forced bytes without protocol. A release
+/// reaches about twice as much: this is where something has gone wrong, not where it gets slower.
+const LEAST_OF_FLOOR: f64 = 0.3;
+
+/// How many comparisons may fall short of that, one after the other.
+const COMPARISONS: usize = 3;
 
 /// A bench with a mark in the environment, which its children have too, and a place for its directory.
 fn bench(mark: &str, place: &Path, arguments: &[&str]) -> Result<Command> {
@@ -232,6 +240,19 @@ async fn what_cannot_be_measured_is_a_usage_error() -> Result<()> {
 #[tokio::test]
 async fn a_comparison_is_one_object_with_its_ratios_and_leaves_nothing_behind() -> Result<()> {
     os_package::require_at(Path::new("/usr/lib/postgresql/15/bin/postgres"), "postgresql-15")?;
+    // What else the machine does meets one of the turns and not the other: the best of a few runs says what the code can.
+    let mut best: f64 = 0.0;
+    for _ in 0..COMPARISONS {
+        best = best.max(number(&comparison().await?, "/ratio_to_floor")?);
+        if best >= LEAST_OF_FLOOR {
+            return Ok(());
+        }
+    }
+    bail!("{COMPARISONS} comparisons: at best {best:.2} of the floor; the bound is {LEAST_OF_FLOOR}")
+}
+
+/// One comparison, of which all but its speed is checked.
+async fn comparison() -> Result<Value> {
     let (mark, place) = (mark("compare"), scratch()?);
     let mut open = std::fs::metadata(place.path())?.permissions();
     // The server runs as a user of its own.
@@ -277,5 +298,5 @@ async fn a_comparison_is_one_object_with_its_ratios_and_leaves_nothing_behind() 
         let bytes = number(&compared, &format!("/record_sizes/{record}"))?;
         ensure!(bytes >= least, "{record} has {bytes} bytes");
     }
-    Ok(())
+    Ok(compared)
 }
