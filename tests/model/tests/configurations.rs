@@ -252,3 +252,106 @@ fn three_participants_and_a_crash_of_the_coordinator_agree() -> Result<()> {
         },
     )
 }
+
+/// What crashes of every node show in any configuration.
+const CRASHES: [&str; 7] = [
+    COMMITTED,
+    QUIET_END,
+    ALL_CRASHED,
+    COMMIT_FOUND,
+    COMMIT_LOST,
+    PRESUMPTION,
+    READ_ONLY_MIX,
+];
+
+/// One crash of every node.
+fn every_node_crashes() -> Budget {
+    Budget {
+        coordinator_crashes: 1,
+        participant_crashes: vec![1, 1],
+        ..Budget::default()
+    }
+}
+
+#[test]
+fn a_refusal_and_two_crashes_of_the_coordinator_and_one_of_each_participant_break_nothing() -> Result<()> {
+    let budget = Budget {
+        coordinator_crashes: 2,
+        refusals: 1,
+        ..every_node_crashes()
+    };
+    holds(
+        bounds(&["yy", "yr"], budget),
+        &Pinned {
+            states: 489_906,
+            steps: 1_472_974,
+            seen: &[&CRASHES[..], &[ABORTED]].concat(),
+        },
+    )
+}
+
+#[test]
+fn an_abort_by_a_caller_and_a_crash_of_every_node_break_nothing() -> Result<()> {
+    let budget = Budget {
+        aborts: 1,
+        ..every_node_crashes()
+    };
+    holds(
+        bounds(&["yy", "yr"], budget),
+        &Pinned {
+            states: 304_687,
+            steps: 1_037_110,
+            seen: &[&CRASHES[..], &[ABORTED]].concat(),
+        },
+    )
+}
+
+#[test]
+fn a_refusal_time_and_a_crash_of_every_node_break_nothing() -> Result<()> {
+    let budget = Budget {
+        refusals: 1,
+        coordinator_ticks: 1,
+        ..every_node_crashes()
+    };
+    holds(
+        bounds(&["yy", "yr"], budget),
+        &Pinned {
+            states: 832_658,
+            steps: 2_916_263,
+            seen: &[&CRASHES[..], &[ABORTED]].concat(),
+        },
+    )
+}
+
+#[test]
+fn a_cut_session_and_a_crash_of_every_node_break_nothing() -> Result<()> {
+    let budget = Budget {
+        cuts: 1,
+        ..every_node_crashes()
+    };
+    holds(
+        bounds(&["yy", "yr"], budget),
+        &Pinned {
+            states: 888_419,
+            steps: 3_317_266,
+            seen: &CRASHES,
+        },
+    )
+}
+
+#[test]
+fn a_branch_decided_by_hand_and_a_crash_of_each_participant_break_nothing() -> Result<()> {
+    let budget = Budget {
+        participant_crashes: vec![1, 1],
+        heuristics: 1,
+        ..Budget::default()
+    };
+    holds(
+        bounds(&["yy"], budget),
+        &Pinned {
+            states: 1_198_380,
+            steps: 4_105_982,
+            seen: &[COMMITTED, ABORTED, QUIET_END, DAMAGE, AGREEMENT],
+        },
+    )
+}
