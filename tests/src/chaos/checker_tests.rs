@@ -27,11 +27,18 @@ fn moved(ledger: usize, account: usize, amount: i64) -> Move {
     }
 }
 
+/// The last answer is told again when all is mended and when all was started again.
 fn asked(id: &str, manner: Manner, said: &[Said]) -> Asked {
-    let answers = said.iter().map(|said| Answer {
-        when: When::Load,
-        said: said.clone(),
-    });
+    let last = said.last().into_iter();
+    let again = last.flat_map(|last| [(When::Mended, last), (When::Restarted, last)]);
+    let answers = said
+        .iter()
+        .map(|said| (When::Load, said))
+        .chain(again)
+        .map(|(when, said)| Answer {
+            when,
+            said: said.clone(),
+        });
     Asked {
         id: id.into(),
         created: 1,
@@ -190,39 +197,66 @@ fn said(when: When, said: Said) -> Answer {
     Answer { when, said }
 }
 
+/// Makes an answer another one.
+fn instead(asked: &mut Asked, when: When, said: Said) {
+    let answer = asked.answers.iter_mut().rfind(|answer| answer.when == when);
+    answer.expect("it was asked then").said = said;
+}
+
 #[test]
 fn answers_that_change_are_found() {
     falsified(&[
         ("COMMITTED, then ABORTED", &["answers"], |history, _| {
-            history[0]
-                .answers
-                .push(said(When::Restarted, aborted("DEADLINE_EXCEEDED")));
+            instead(&mut history[0], When::Restarted, aborted("DEADLINE_EXCEEDED"));
         }),
         ("ABORTED, then COMMITTED", &["answers"], |history, _| {
-            history[1].answers.push(said(When::Mended, committed()));
+            instead(&mut history[1], When::Mended, committed());
         }),
         ("COMMITTED, then forgotten", &["answers"], |history, _| {
-            history[0]
-                .answers
-                .push(said(When::Mended, Said::Open("NOT_FOUND")));
+            instead(&mut history[0], When::Mended, Said::Open("NOT_FOUND"));
         }),
+        (
+            "COMMITTED, then UNKNOWN when mended",
+            &["answers"],
+            |history, _| {
+                instead(&mut history[0], When::Mended, Said::Open("UNKNOWN"));
+            },
+        ),
+        (
+            "COMMITTED, then UNKNOWN when restarted",
+            &["answers", "outcomes"],
+            |history, _| {
+                instead(&mut history[0], When::Restarted, Said::Open("UNKNOWN"));
+            },
+        ),
+        (
+            "ABORTED, then refused when restarted",
+            &["answers", "outcomes"],
+            |history, _| {
+                let refused = Said::Refused("SUSPECT".into());
+                instead(&mut history[1], When::Restarted, refused);
+            },
+        ),
+        (
+            "COMMITTED, and not asked for when restarted",
+            &["answers", "outcomes"],
+            |history, _| {
+                history[0].answers.pop();
+            },
+        ),
         ("COMMITTED as two attempts", &["answers"], |history, _| {
             let xid = xid_text(Xid { seq: 5, ..XID });
-            history[0]
-                .answers
-                .push(said(When::Mended, Said::Committed { xid }));
+            instead(&mut history[0], When::Mended, Said::Committed { xid });
         }),
         ("ABORTED for two reasons", &["answers"], |history, _| {
-            history[1]
-                .answers
-                .push(said(When::Mended, aborted("DEADLINE_EXCEEDED")));
+            instead(&mut history[1], When::Mended, aborted("DEADLINE_EXCEEDED"));
         }),
         ("no outcome", &["outcomes"], |history, _| {
             history[1].answers.truncate(1);
         }),
         ("an overdraft commits", &["overdrafts"], |history, _| {
+            history[2] = asked("T3", Manner::Overdraft, &[committed()]);
             history[2].moves.clear();
-            history[2].answers = vec![said(When::Load, committed())];
         }),
         ("other content is answered", &["other content"], |history, _| {
             history[0].to_other_content.push(said(When::Load, committed()));
