@@ -106,14 +106,8 @@ impl Node {
         for line in &stderr {
             writeln!(log, "{line}")?;
         }
-        let panicked = stderr.iter().find(|line| line.contains("panicked at"));
-        let tail = || life_tail(&stderr);
-        if let Some(line) = panicked.filter(|_| !life.starved) {
-            life.wrong.push(format!("{} panicked: {line}", self.name));
-        } else if !was_ended_by_us && !life.starved {
-            life.wrong
-                .push(format!("{} ended by itself; it said last: {}", self.name, tail()));
-        }
+        let wrong = wrong_end(&self.name, &stderr, was_ended_by_us, life.starved);
+        life.wrong.extend(wrong);
         life.starved_ends += usize::from(life.starved && !was_ended_by_us);
         life.starved = false;
         life.lives += 1;
@@ -145,8 +139,14 @@ impl Node {
     }
 }
 
-fn life_tail(stderr: &[String]) -> String {
-    stderr[stderr.len().saturating_sub(5)..].join(" | ")
+/// What is wrong with the end of a life. A full disk ends a server by `abort()` or an exit, and never by a panic.
+fn wrong_end(name: &str, stderr: &[String], was_ended_by_us: bool, starved: bool) -> Option<String> {
+    let panicked = stderr.iter().find(|line| line.contains("panicked at"));
+    if let Some(line) = panicked {
+        return Some(format!("{name} panicked: {line}"));
+    }
+    let tail = || stderr[stderr.len().saturating_sub(5)..].join(" | ");
+    (!was_ended_by_us && !starved).then(|| format!("{name} ended by itself; it said last: {}", tail()))
 }
 
 /// All of them.
@@ -285,5 +285,25 @@ impl Nodes {
             node.bury(&mut life, true).context("at the stop")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_excuses_an_end_and_no_panic() {
+        let quiet = ["the journal cannot go on".to_owned()];
+        let panics = ["thread 'main' panicked at store.rs:1:1:".to_owned()];
+        for (was_ended_by_us, starved) in [(false, false), (false, true), (true, false), (true, true)] {
+            let by_itself = wrong_end("ledger-1", &quiet, was_ended_by_us, starved);
+            assert_eq!(by_itself.is_none(), was_ended_by_us || starved, "{by_itself:?}");
+            let panicked = wrong_end("ledger-1", &panics, was_ended_by_us, starved);
+            assert!(
+                panicked.is_some_and(|wrong| wrong.contains("panicked")),
+                "starved: {starved}"
+            );
+        }
     }
 }
