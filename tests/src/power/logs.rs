@@ -32,6 +32,8 @@ struct Decision {
 #[derive(Clone, Default, Debug)]
 struct CoordinatorLog {
     decisions: BTreeMap<XidBytes, Decision>,
+    /// Attempts with END, or with an archived outcome: every YES voter had acknowledged.
+    ended: BTreeSet<XidBytes>,
     last_lsn: u64,
 }
 
@@ -105,6 +107,10 @@ impl CoordinatorLog {
         };
         for record in records {
             let kind = CoordinatorRecordKind::try_from(record.kind);
+            if kind == Ok(CoordinatorRecordKind::End) {
+                log.ended.insert(record.xid);
+                continue;
+            }
             if !matches!(
                 kind,
                 Ok(CoordinatorRecordKind::Commit | CoordinatorRecordKind::Abort)
@@ -121,7 +127,9 @@ impl CoordinatorLog {
             let xid = outcome.xid.context("an archived outcome has an xid")?;
             let xid = from_xid(xid);
             let id = outcome.transaction_id.clone();
-            log.add(xid.to_bytes().to_vec(), decision(id, outcome))?;
+            let xid = xid.to_bytes().to_vec();
+            log.ended.insert(xid.clone());
+            log.add(xid, decision(id, outcome))?;
         }
         Ok(log)
     }
@@ -251,7 +259,56 @@ fn agreement(coordinator: &CoordinatorLog, ledgers: &BTreeMap<String, LedgerLog>
                 "S2: {} is committed, and {name} that voted YES has lost it",
                 decision.id
             );
+            ensure!(
+                ledger.committed.contains(xid) || !coordinator.ended.contains(xid),
+                "S5: {} has ended, and {name} has lost the COMMITTED that it acknowledged",
+                decision.id
+            );
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A transfer with COMMIT and perhaps END; ledger A has COMMITTED, ledger B what is given.
+    fn judged(ended: bool, ledger_b: LedgerLog) -> Result<()> {
+        let xid = vec![7];
+        let decision = Decision {
+            id: "T".to_owned(),
+            committed: true,
+            yes_voters: vec![LEDGER_A.to_owned(), LEDGER_B.to_owned()],
+        };
+        let coordinator = CoordinatorLog {
+            decisions: BTreeMap::from([(xid.clone(), decision)]),
+            ended: ended.then(|| xid.clone()).into_iter().collect(),
+            ..CoordinatorLog::default()
+        };
+        let ledger_a = LedgerLog {
+            committed: BTreeSet::from([xid]),
+            ..LedgerLog::default()
+        };
+        let ledgers = [(LEDGER_A.to_owned(), ledger_a), (LEDGER_B.to_owned(), ledger_b)];
+        agreement(&coordinator, &BTreeMap::from(ledgers))
+    }
+
+    #[test]
+    fn what_a_ledger_acknowledged_is_committed_there() {
+        let with = |prepared: &[u8], committed: &[u8]| LedgerLog {
+            prepared: prepared.iter().map(|one| vec![*one]).collect(),
+            committed: committed.iter().map(|one| vec![*one]).collect(),
+            ..LedgerLog::default()
+        };
+        for ended in [false, true] {
+            judged(ended, with(&[7], &[7])).unwrap();
+            judged(ended, with(&[], &[7])).unwrap();
+            let lost = judged(ended, with(&[], &[])).unwrap_err();
+            assert!(lost.to_string().starts_with("S2"), "{lost}");
+        }
+        judged(false, with(&[7], &[])).unwrap();
+        let acknowledged = judged(true, with(&[7], &[])).unwrap_err();
+        assert!(acknowledged.to_string().contains("has ended"), "{acknowledged}");
+    }
 }
