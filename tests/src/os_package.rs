@@ -10,7 +10,15 @@ use anyhow::{Context, Result, bail, ensure};
 /// # Errors
 /// The line to run, where this may not install it; what the installer says, where it failed.
 pub fn require(program: &str) -> Result<()> {
-    install_unless(|| is_there(program), program)
+    require_from(program, program)
+}
+
+/// The same for a program of a package that has another name.
+///
+/// # Errors
+/// As [`require`].
+pub fn require_from(program: &str, package: &str) -> Result<()> {
+    install_unless(|| is_there(program), package)
 }
 
 /// The same for a package whose program is not on the path, but at this place.

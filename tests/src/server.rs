@@ -46,6 +46,7 @@ pub struct Launch {
     crash_at: Vec<String>,
     variables: Vec<(String, String)>,
     under: Vec<OsString>,
+    inside: Vec<OsString>,
 }
 
 impl Launch {
@@ -85,6 +86,7 @@ impl Launch {
             crash_at: Vec::new(),
             variables: Vec::new(),
             under: Vec::new(),
+            inside: Vec::new(),
         })
     }
 
@@ -119,6 +121,14 @@ impl Launch {
     #[must_use]
     pub fn under(mut self, wrapper: &[&str]) -> Self {
         self.under = wrapper.iter().map(OsString::from).collect();
+        self
+    }
+
+    /// At this address of another host, where this command starts what it is given; also a restart is there.
+    #[must_use]
+    pub fn elsewhere(mut self, listen: SocketAddr, inside: Vec<OsString>) -> Self {
+        self.listen = listen;
+        self.inside = inside;
         self
     }
 
@@ -158,7 +168,7 @@ impl Launch {
     }
 
     fn command(&self) -> Result<Command> {
-        let mut words: Vec<OsString> = self.under.clone();
+        let mut words = [self.inside.clone(), self.under.clone()].concat();
         words.push(binary()?.into());
         match &self.role {
             Role::Coordinator => words.push("serve".into()),

@@ -1,5 +1,5 @@
 //! Short runs of chaos: every kind of fault over real processes, and the verdict that programs can read. The long runs are
-//! `cargo run --release -p covenant-tests --bin chaos -- --seed 7 --duration 60s`.
+//! `cargo run --release -p covenant-tests --bin chaos -- --seed 7 --duration 60s`, also with `--namespaces`.
 //!
 //! A run of seconds meets few of the states that minutes meet. That the checker finds what is wrong is shown beside it,
 //! on falsified histories (`src/chaos/checker_tests.rs`).
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use covenant_tests::binary::binary;
+use covenant_tests::os_package::require_from;
 use covenant_tests::process::{bound_to_its_starter, started_with};
 use covenant_tests::{Process, Ran, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -69,6 +70,21 @@ async fn transfers_survive_full_disks() -> Result<()> {
     Ok(())
 }
 
+/// Needs root and iproute2, and says so where it has none.
+#[tokio::test]
+async fn transfers_survive_hosts_that_are_cut_from_each_other() -> Result<()> {
+    require_from("ip", "iproute2")?;
+    let report = holds("--namespaces --seed 7 --duration 12s --kill --cut").await?;
+    let injected = &report["injected"];
+    for cut in ["unplug", "lose_up", "lose_down"] {
+        let met = |cuts: &str| injected[cuts][cut]["met"].as_u64().unwrap_or_default();
+        let (all, long) = (met("cuts"), met("long_cuts"));
+        ensure!(long > 0 && all > long, "{cut}: {injected}");
+    }
+    ensure!(injected["packets_lost"].as_u64() > Some(0), "{injected}");
+    Ok(())
+}
+
 /// One id at the beginning, and a pause long after it: nobody waits for a process that is stopped.
 #[tokio::test]
 async fn a_run_that_met_nothing_says_so_and_does_not_pass() -> Result<()> {
@@ -118,12 +134,24 @@ fn directory_of(server: u32) -> Result<PathBuf> {
 /// A server that is stopped answers no signal but this one, and would keep its port and its directory for ever.
 #[tokio::test]
 async fn servers_go_with_a_run_that_is_killed_also_those_that_are_stopped() -> Result<()> {
+    servers_go_with_a_run_that_is_killed(&["--clock"]).await
+}
+
+/// The hosts would keep their namespaces, and the run its mounts.
+#[tokio::test]
+async fn hosts_go_with_a_run_that_is_killed() -> Result<()> {
+    require_from("ip", "iproute2")?;
+    servers_go_with_a_run_that_is_killed(&["--clock", "--namespaces"]).await
+}
+
+async fn servers_go_with_a_run_that_is_killed(how: &[&str]) -> Result<()> {
     binary()?;
-    let mark = format!("CHAOS_UNDER_TEST={}", std::process::id());
+    let mark = format!("CHAOS_UNDER_TEST={}{}", std::process::id(), how.len());
     let (name, value) = mark.split_once('=').context("a mark")?;
     let mut command = bound_to_its_starter(env!("CARGO_BIN_EXE_chaos"));
     command
-        .args(["--duration", "60s", "--participants", "2", "--clock"])
+        .args(["--duration", "60s", "--participants", "2"])
+        .args(how)
         .env(name, value);
     let mut run = Process::spawn("chaos", &mut command)?;
     wait_until("the load on all servers", RUN_TIMEOUT, async || {
@@ -145,5 +173,7 @@ async fn servers_go_with_a_run_that_is_killed_also_those_that_are_stopped() -> R
         Ok(())
     })
     .await?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    ensure!(!mounts.contains(&*directory.to_string_lossy()), "{mounts}");
     Ok(std::fs::remove_dir_all(directory)?)
 }

@@ -1,7 +1,7 @@
 //! Chaos over real processes: load, faults that a seed chooses, and a verdict.
 //!
 //! `cargo run --release -p covenant-tests --bin chaos -- --seed 7 --duration 60s [--participants 3]
-//! [--kill coordinator,participant] [--pause] [--cut] [--disk-full] [--clock] [-o json]`. Without a fault flag all kinds are
+//! [--kill coordinator,participant] [--pause] [--cut] [--disk-full] [--clock] [--namespaces] [-o json]`. Without a fault flag all kinds are
 //! injected; a kind that cannot be injected here is an error and never left out. Exit codes: 0 every claim holds, 1 one does
 //! not, 3 a kind of fault or a claim met nothing, so that the run shows nothing about it, 70 the run could not be carried
 //! through. The last line of stdout is the verdict; with `-o json` that line is all.
@@ -15,8 +15,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use covenant_tests::chaos::checker::Verdict;
-use covenant_tests::chaos::disk;
 use covenant_tests::chaos::plan::Kind;
+use covenant_tests::chaos::private;
 use covenant_tests::chaos::run::{self, Options};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -24,6 +24,12 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Parser)]
 #[command(after_help = "\
 Without a fault flag all kinds are injected. --disk-full needs root and loop devices; --clock needs a C compiler.
+
+With --namespaces the coordinator, each ledger and the callers are hosts of their own, in network namespaces, and --cut cuts
+hosts from each other: one host from all (unplug), or what one host sends to another is lost and the other's packets arrive
+(lose_up to the coordinator's host, lose_down from it); each for less than TCP repeats, and for longer than the keep-alive
+of a session. A cut met something if the kernel counted packets that it lost. All packets are lost or none, and none comes
+late, twice or in another order. Needs root and iproute2; nothing is left on the machine, however the run ends.
 
 Exit codes: 0 every claim holds; 1 a claim does not hold: the data is kept and the line says where; 3 nothing is violated,
 but a kind of fault or a claim met nothing; 70 not carried through.")]
@@ -52,6 +58,9 @@ struct Arguments {
     /// Step wall clocks.
     #[arg(long)]
     clock: bool,
+    /// Make each process a host of its own; cuts are between hosts then.
+    #[arg(long)]
+    namespaces: bool,
     /// The callers.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     callers: u64,
@@ -127,6 +136,7 @@ impl Arguments {
             duration: self.duration,
             participants: usize::try_from(self.participants).unwrap_or(usize::MAX),
             kinds: self.kinds(),
+            namespaces: self.namespaces,
             callers: usize::try_from(self.callers).unwrap_or(usize::MAX),
             rate: self.rate,
             command: format!(
@@ -164,9 +174,9 @@ fn main() -> ExitCode {
 
 fn carry_out(arguments: &Arguments) -> Result<Verdict> {
     let options = arguments.options();
-    if options.kinds.contains(&Kind::DiskFull) {
+    if options.namespaces || options.kinds.contains(&Kind::DiskFull) {
         // Before there is any other thread or child.
-        disk::enter()?;
+        private::enter(options.namespaces)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     // Whoever stops it leaves no process behind: what runs is dropped, and killed by that.

@@ -2,15 +2,14 @@
 //!
 //! An ext4 image, mounted over a loop device: the journal refuses file systems in memory, and a limit on file sizes
 //! would end the process by a signal instead of failing its write. Mounting needs root, and the mounts are made in a
-//! mount namespace of the process ([`enter`]), so that they go with it however it ends.
+//! mount namespace of the process ([`super::private::enter`]), so that they go with it however it ends.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -20,31 +19,6 @@ pub const DISK_BYTES: u64 = 1 << 30;
 /// The largest piece by which a disk is filled, in bytes; the smallest is a block.
 const LARGEST_PIECE_BYTES: u64 = 64 << 20;
 const BLOCK_BYTES: u64 = 4_096;
-
-/// Set in a process that [`enter`] has started again.
-const ENTERED: &str = "CHAOS_OWN_MOUNTS";
-
-/// Starts this program again, with the same arguments, where mounts are its own; does nothing there.
-///
-/// # Errors
-/// If that cannot be done here, with what it needs and the way without.
-pub fn enter() -> Result<()> {
-    if std::env::var_os(ENTERED).is_some() {
-        return Ok(());
-    }
-    ensure!(
-        rustix::process::geteuid().is_root(),
-        "a full disk is a small file system that is mounted for it, and mounting needs root: run this as root, or name \
-         the faults to inject without --disk-full, e.g. --kill --pause --cut --clock"
-    );
-    let error = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "--"])
-        .arg(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
-        .env(ENTERED, "1")
-        .exec();
-    bail!("`unshare` did not start: {error}; on Debian: apt-get install --yes util-linux mount e2fsprogs")
-}
 
 /// One file system.
 pub struct Disk {

@@ -13,7 +13,7 @@ use super::plan::{Fault, Injected};
 const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Injects one fault and ends it; says whether it met anything: a process that ran and callers that waited meanwhile, a
-/// connection in use, a write that found no room, somebody who looked at the clock.
+/// connection in use, packets between hosts, a write that found no room, somebody who looked at the clock.
 ///
 /// # Errors
 /// If it cannot be injected or ended.
@@ -42,12 +42,11 @@ pub(super) async fn inject(nodes: &Nodes, counts: &Counts, fault: Fault) -> Resu
             Ok(ran && counts.under_way_since(over) > 0)
         }
         Injected::Cut { line, cut } => {
-            let line = nodes.line(line);
-            let before = line.met();
-            line.cut(cut);
+            let before = nodes.lines.met(line, cut)?;
+            nodes.lines.cut(line, cut)?;
             tokio::time::sleep(lasts).await;
-            line.mend(cut);
-            Ok(line.met() > before)
+            nodes.lines.mend(line, cut)?;
+            Ok(nodes.lines.met(line, cut)? > before)
         }
         Injected::DiskFull { who } => starve(nodes.node(who), lasts).await,
         Injected::Clock { who, step_ms } => {

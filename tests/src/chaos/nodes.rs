@@ -13,14 +13,11 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::clock::{self, Clock};
 use super::disk::Disk;
 use super::history::{ACCOUNTS, OPENING, account_name, ledger_name};
-use super::plan::{Line, Who};
-use super::proxy::Proxy;
+use super::lines::Lines;
+use super::plan::Who;
 use crate::transfer::CURRENCY;
 use crate::wait::wait_until;
 use crate::{Launch, Server};
-
-/// The lines that callers share.
-pub const CALLER_LINES: usize = 2;
 
 /// A checkpoint is taken after so many records, so that many are taken and replayed.
 const CHECKPOINT_RECORDS: u64 = 500;
@@ -155,10 +152,8 @@ pub struct Nodes {
     pub coordinator: Node,
     /// The participants.
     pub participants: Vec<Node>,
-    /// The line of each participant to the coordinator.
-    pub participant_lines: Vec<Proxy>,
-    /// The lines of the callers to the coordinator.
-    pub caller_lines: Vec<Proxy>,
+    /// The lines of participants and callers to the coordinator.
+    pub lines: Lines,
     /// A caller that no proxy is before.
     pub client: Client,
 }
@@ -167,8 +162,13 @@ impl Nodes {
     /// Starts them in a directory and waits until every participant has joined.
     ///
     /// # Errors
-    /// If one does not become ready, or a disk or a clock cannot be had.
-    pub async fn start(directory: &Path, participants: usize, with_disks: bool) -> Result<Self> {
+    /// If one does not become ready, or a disk, a clock or a host cannot be had.
+    pub async fn start(
+        directory: &Path,
+        participants: usize,
+        with_disks: bool,
+        as_hosts: bool,
+    ) -> Result<Self> {
         let library = clock::build(directory)?;
         let place = |name: &str| -> Result<(Clock, Option<Disk>, PathBuf)> {
             let clock = Clock::new(&library, &directory.join(format!("{name}.clock")))?;
@@ -181,23 +181,19 @@ impl Nodes {
         let (clock, disk, data) = place("coordinator")?;
         let launch =
             Launch::coordinator(&data)?.variable("COVENANT_LOG__CHECKPOINT_RECORDS", CHECKPOINT_RECORDS);
-        let address = launch.address();
+        let (lines, launch) = Lines::start(directory, participants, as_hosts, launch).await?;
         let coordinator = Node::new("coordinator", clock, disk, launch, directory)?;
         let mut nodes = Self {
             client: Client::new(&coordinator.url())?,
             coordinator,
             participants: Vec::new(),
-            participant_lines: Vec::new(),
-            caller_lines: Vec::new(),
+            lines,
         };
-        for _ in 0..CALLER_LINES {
-            nodes.caller_lines.push(Proxy::start(address).await?);
-        }
         for ledger in 0..participants {
             let name = ledger_name(ledger);
-            let line = Proxy::start(address).await?;
             let (clock, disk, data) = place(&name)?;
-            let mut launch = Launch::ledger(&name, &data, &line.url())?
+            let launch = Launch::ledger(&name, &data, &nodes.lines.of_participant(ledger))?;
+            let mut launch = (nodes.lines.place(Who::Participant(ledger), launch))
                 .argument("--checkpoint-records")
                 .argument(CHECKPOINT_RECORDS.to_string());
             for account in 0..ACCOUNTS {
@@ -206,7 +202,6 @@ impl Nodes {
             nodes
                 .participants
                 .push(Node::new(&name, clock, disk, launch, directory)?);
-            nodes.participant_lines.push(line);
         }
         for node in nodes.all() {
             node.life().await.server.wait_ready().await?;
@@ -226,15 +221,6 @@ impl Nodes {
         match who {
             Who::Coordinator => &self.coordinator,
             Who::Participant(number) => &self.participants[number],
-        }
-    }
-
-    /// One of the lines.
-    #[must_use]
-    pub fn line(&self, line: Line) -> &Proxy {
-        match line {
-            Line::Participant(number) => &self.participant_lines[number],
-            Line::Callers(number) => &self.caller_lines[number],
         }
     }
 

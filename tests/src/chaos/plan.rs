@@ -16,6 +16,15 @@ pub const MAX_PAUSE_MS: u64 = 6_000;
 /// The longest cut: longer than the keep-alive of a session and of a caller's connection is apart from its time-out.
 pub const MAX_CUT_MS: u64 = 7_000;
 
+/// How long a session waits without a word before it is given up: its interval and its time-out.
+pub const KEEP_ALIVE_MS: u64 = 5_000;
+
+/// The longest of the short cuts, over whose end TCP brings a connection before anybody gives it up.
+pub const SHORT_CUT_MS: u64 = 1_500;
+
+/// How many cuts between hosts come before chance decides: each for long and for short.
+const FIRST_HOST_CUTS: usize = 2 * Cut::OF_HOSTS.len();
+
 /// How long a process that was killed, or whose disk was full, is given before its next fault, in milliseconds.
 const RESTART_MS: u64 = 2_000;
 
@@ -29,7 +38,7 @@ pub enum Kind {
     KillParticipant,
     /// SIGSTOP, then SIGCONT.
     Pause,
-    /// A connection is cut, half-open, slow or refused.
+    /// A connection is cut, half-open, slow or refused; or a host is cut off.
     Cut,
     /// The file system under a data directory is full.
     DiskFull,
@@ -80,6 +89,8 @@ pub enum Line {
     Participant(usize),
     /// That of the callers with this number.
     Callers(usize),
+    /// All of them at once: that of the coordinator's host.
+    Coordinator,
 }
 
 /// What is done to a connection.
@@ -100,10 +111,19 @@ pub enum Cut {
     Lose,
     /// Both ways are slow.
     Slow,
+    /// The host at the far end, or the coordinator's, is cut off from all others.
+    Unplug,
+    /// What goes to the coordinator's host is lost; what comes from there arrives.
+    LoseUp,
+    /// What comes from the coordinator's host is lost; what goes there arrives.
+    LoseDown,
 }
 
 impl Cut {
-    const ALL: [Self; 7] = [
+    /// Those between hosts.
+    pub const OF_HOSTS: [Self; 3] = [Self::Unplug, Self::LoseUp, Self::LoseDown];
+
+    const OF_PROXIES: [Self; 7] = [
         Self::Reset,
         Self::Refuse,
         Self::HoldUp,
@@ -190,6 +210,8 @@ pub struct Scope {
     pub participants: usize,
     /// The number of lines of callers.
     pub caller_lines: usize,
+    /// Whether each process is a host of its own, and cuts are made between hosts.
+    pub as_hosts: bool,
     /// The kinds of faults, without a double.
     pub kinds: Vec<Kind>,
 }
@@ -198,13 +220,11 @@ pub struct Scope {
 #[must_use]
 pub fn plan(scope: &Scope) -> Vec<Fault> {
     let mut dice = Dice::new(scope.seed, 0);
-    let mut kinds = scope.kinds.clone();
-    for at in (1..kinds.len()).rev() {
-        kinds.swap(at, dice.below(at + 1));
-    }
+    let kinds = firsts(&mut dice, scope);
     // Until when each process, and each connection, has a fault.
     let mut busy: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
     let mut faults = Vec::new();
+    let mut host_cuts = 0;
     let mut at_ms = 0;
     loop {
         at_ms += dice.within(MEAN_GAP_MS / 4, 2 * MEAN_GAP_MS - MEAN_GAP_MS / 4);
@@ -213,9 +233,13 @@ pub fn plan(scope: &Scope) -> Vec<Fault> {
         }
         let kind = match kinds.get(faults.len()) {
             Some(kind) => *kind,
-            None => kinds[dice.below(kinds.len())],
+            None => scope.kinds[dice.below(scope.kinds.len())],
         };
-        let (what, for_ms) = roll(&mut dice, kind, scope);
+        let (what, for_ms) = if kind == Kind::Cut && scope.as_hosts {
+            cut_host(&mut dice, scope, host_cuts)
+        } else {
+            roll(&mut dice, kind, scope)
+        };
         let place = match what {
             Injected::Kill { who } | Injected::Pause { who } | Injected::DiskFull { who } => {
                 format!("{who:?}")
@@ -234,6 +258,7 @@ pub fn plan(scope: &Scope) -> Vec<Fault> {
         }
         let for_ms = for_ms.min(scope.duration_ms - begins);
         *free = begins + for_ms + RESTART_MS;
+        host_cuts += usize::from(kind == Kind::Cut);
         faults.push(Fault {
             at_ms: begins,
             for_ms,
@@ -272,7 +297,7 @@ fn roll(dice: &mut Dice, kind: Kind, scope: &Scope) -> (Injected, u64) {
             } else {
                 Line::Participant(dice.below(scope.participants))
             };
-            let cut = Cut::ALL[dice.below(Cut::ALL.len())];
+            let cut = Cut::OF_PROXIES[dice.below(Cut::OF_PROXIES.len())];
             let longest = if dice.chance(25) { MAX_CUT_MS } else { 1_500 };
             (Injected::Cut { line, cut }, dice.within(20, longest))
         }
@@ -291,6 +316,45 @@ fn roll(dice: &mut Dice, kind: Kind, scope: &Scope) -> (Injected, u64) {
     }
 }
 
+/// What comes first, shuffled: each kind once, and each cut between hosts once long and once short.
+fn firsts(dice: &mut Dice, scope: &Scope) -> Vec<Kind> {
+    let mut kinds = scope.kinds.clone();
+    if scope.as_hosts && kinds.contains(&Kind::Cut) {
+        kinds.extend([Kind::Cut; FIRST_HOST_CUTS - 1]);
+    }
+    for at in (1..kinds.len()).rev() {
+        kinds.swap(at, dice.below(at + 1));
+    }
+    kinds
+}
+
+/// A cut between hosts: each of them once longer than the keep-alive and then once short, each time of another line; from
+/// then on as the dice fall.
+fn cut_host(dice: &mut Dice, scope: &Scope, before: usize) -> (Injected, u64) {
+    let cuts = Cut::OF_HOSTS;
+    let is_first = before < FIRST_HOST_CUTS;
+    let (cut, is_long) = if is_first {
+        (cuts[before % cuts.len()], before < cuts.len())
+    } else {
+        (cuts[dice.below(cuts.len())], dice.chance(25))
+    };
+    let line = match dice.below(10) {
+        _ if is_first => match before % (scope.participants + 1) {
+            0 => Line::Callers(dice.below(scope.caller_lines)),
+            number => Line::Participant(number - 1),
+        },
+        0..3 => Line::Callers(dice.below(scope.caller_lines)),
+        3 | 4 if cut == Cut::Unplug => Line::Coordinator,
+        _ => Line::Participant(dice.below(scope.participants)),
+    };
+    let for_ms = if is_long {
+        dice.within(KEEP_ALIVE_MS + 500, MAX_CUT_MS)
+    } else {
+        dice.within(20, SHORT_CUT_MS)
+    };
+    (Injected::Cut { line, cut }, for_ms)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,6 +365,7 @@ mod tests {
             duration_ms: 20_000,
             participants: 3,
             caller_lines: 2,
+            as_hosts: false,
             kinds: kinds.to_vec(),
         }
     }
@@ -326,6 +391,31 @@ mod tests {
                 chosen.sort_unstable();
                 assert_eq!(seen, chosen, "seed {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn hosts_are_cut_every_way_for_long_and_for_short_and_nothing_else_cuts_them() {
+        for seed in 0..200 {
+            let scope = Scope {
+                as_hosts: true,
+                caller_lines: 1,
+                ..scope(seed, &[Kind::KillCoordinator, Kind::Cut])
+            };
+            let mut seen = std::collections::BTreeSet::new();
+            for fault in plan(&scope) {
+                if let Injected::Cut { line, cut } = fault.what {
+                    assert!(Cut::OF_HOSTS.contains(&cut), "{fault:?}");
+                    assert!(line != Line::Coordinator || cut == Cut::Unplug, "{fault:?}");
+                    seen.insert((cut, fault.for_ms > KEEP_ALIVE_MS));
+                    assert!(
+                        fault.for_ms <= SHORT_CUT_MS
+                            || fault.for_ms > KEEP_ALIVE_MS
+                            || fault.at_ms + fault.for_ms == scope.duration_ms
+                    );
+                }
+            }
+            assert_eq!(seen.len(), 2 * Cut::OF_HOSTS.len(), "seed {seed}: {seen:?}");
         }
     }
 

@@ -100,6 +100,8 @@ impl Proxy {
             Cut::HoldDown => state.down = Flow::Hold,
             Cut::HoldBoth | Cut::Lose => (state.up, state.down) = (Flow::Hold, Flow::Hold),
             Cut::Slow => (state.up, state.down) = (Flow::Slow, Flow::Slow),
+            // It passes bytes of connections and has no part in a network's packets; nobody asks it to.
+            Cut::Unplug | Cut::LoseUp | Cut::LoseDown => {}
         });
     }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::checker::{Check, Verdict};
 use super::history::{Asked, LogSize, Manner, Said};
 use super::nodes::Nodes;
-use super::plan::{Cut, Fault, Injected, Kind};
+use super::plan::{Cut, Fault, Injected, KEEP_ALIVE_MS, Kind};
 
 /// One fault that was injected, and whether it met anything.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,8 @@ pub struct Injections {
     pub kinds: BTreeMap<Kind, Tally>,
     /// The cuts, by what was done to the connection.
     pub cuts: BTreeMap<Cut, Tally>,
+    /// Those of them that lasted longer than the keep-alive of a session.
+    pub long_cuts: BTreeMap<Cut, Tally>,
     /// How often a process was told a stepped time.
     pub stepped_times_told: i64,
     /// How often a process ended because its disk was full.
@@ -58,17 +60,22 @@ pub struct Injections {
     pub connections: u64,
     /// The bytes that went through them.
     pub bytes: u64,
+    /// The packets that cuts between hosts lost, as the kernel counted them.
+    pub packets_lost: u64,
 }
 
 impl Injections {
     pub(super) async fn count(asked_for: &[Kind], met: &[Met], nodes: &Nodes) -> Result<Self> {
         let mut kinds: BTreeMap<Kind, Tally> =
             asked_for.iter().map(|kind| (*kind, Tally::default())).collect();
-        let mut cuts: BTreeMap<Cut, Tally> = BTreeMap::new();
+        let (mut cuts, mut long_cuts) = (BTreeMap::<Cut, Tally>::new(), BTreeMap::<Cut, Tally>::new());
         for one in met {
             kinds.entry(one.fault.what.kind()).or_default().count(one);
             if let Injected::Cut { cut, .. } = one.fault.what {
                 cuts.entry(cut).or_default().count(one);
+                if one.fault.for_ms > KEEP_ALIVE_MS {
+                    long_cuts.entry(cut).or_default().count(one);
+                }
             }
         }
         let (mut stepped_times_told, mut ends_by_a_full_disk) = (0, 0);
@@ -76,15 +83,16 @@ impl Injections {
             stepped_times_told += node.clock.told()?;
             ends_by_a_full_disk += node.life().await.starved_ends;
         }
-        let lines = nodes.participant_lines.iter().chain(&nodes.caller_lines);
-        let passed: Vec<(u64, u64)> = lines.map(super::proxy::Proxy::passed).collect();
+        let passed = nodes.lines.passed()?;
         Ok(Self {
             kinds,
             cuts,
+            long_cuts,
             stepped_times_told,
             ends_by_a_full_disk,
-            connections: passed.iter().map(|one| one.0).sum(),
-            bytes: passed.iter().map(|one| one.1).sum(),
+            connections: passed.connections,
+            bytes: passed.bytes,
+            packets_lost: passed.packets_lost,
         })
     }
 }
@@ -245,6 +253,9 @@ impl Report {
         for (cut, tally) in &injected.cuts {
             row(&format!("injected: cut {cut:?}"), tally.word());
         }
+        for (cut, tally) in &injected.long_cuts {
+            row(&format!("injected: cut {cut:?}, long"), tally.word());
+        }
         row(
             "injected: stepped times told",
             injected.stepped_times_told.to_string(),
@@ -257,6 +268,7 @@ impl Report {
             "through the proxies",
             format!("{} connections, {} bytes", injected.connections, injected.bytes),
         );
+        row("lost between hosts", format!("{} packets", injected.packets_lost));
         for (manner, count) in &self.load.manners {
             row(&format!("sent: {manner:?}"), count.to_string());
         }
@@ -315,10 +327,12 @@ mod tests {
             injected: Injections {
                 kinds: BTreeMap::from([(Kind::Pause, Tally { injected: 2, met: 1 })]),
                 cuts: BTreeMap::new(),
+                long_cuts: BTreeMap::new(),
                 stepped_times_told: 0,
                 ends_by_a_full_disk: 0,
                 connections: 1,
                 bytes: 1,
+                packets_lost: 0,
             },
             load: Told {
                 committed: 1,

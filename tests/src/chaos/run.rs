@@ -15,7 +15,7 @@ use super::checker::{self, Verdict};
 use super::history::{Asked, Ends, LogSize, Said, When};
 use super::inject::inject;
 use super::load::{self, Counts, Load};
-use super::nodes::{ASK_TIMEOUT, CALLER_LINES, Nodes};
+use super::nodes::{ASK_TIMEOUT, Nodes};
 use super::plan::{self, Fault, Kind, Scope};
 use super::report::{Injections, Met, Report};
 use crate::binary::scratch;
@@ -45,6 +45,9 @@ pub struct Options {
     pub participants: usize,
     /// The kinds of faults.
     pub kinds: Vec<Kind>,
+    /// Whether each process is a host of its own, and cuts are made between hosts. The run must have a network of its own
+    /// for that ([`super::private::enter`]).
+    pub namespaces: bool,
     /// The callers.
     pub callers: usize,
     /// The ids per second of all callers, at most.
@@ -99,12 +102,14 @@ async fn carry_through(
 ) -> Result<(Report, Vec<Asked>)> {
     let with_disks = options.kinds.contains(&Kind::DiskFull);
     progress("starting");
-    let nodes = Arc::new(Nodes::start(directory, options.participants, with_disks).await?);
+    let nodes = Nodes::start(directory, options.participants, with_disks, options.namespaces).await?;
+    let nodes = Arc::new(nodes);
     let scope = Scope {
         seed: options.seed,
         duration_ms: u64::try_from(options.duration.as_millis())?,
         participants: options.participants,
-        caller_lines: CALLER_LINES,
+        caller_lines: nodes.lines.caller_lines(),
+        as_hosts: options.namespaces,
         kinds: options.kinds.clone(),
     };
     let faults = plan::plan(&scope);
@@ -155,8 +160,8 @@ fn callers(
         participants: options.participants,
         until,
     };
-    let clients = (nodes.caller_lines.iter())
-        .map(|line| Client::new(&line.url()))
+    let clients = (nodes.lines.of_callers().iter())
+        .map(|url| Client::new(url))
         .collect::<Result<Vec<_>, _>>()?;
     let mut callers = JoinSet::new();
     for caller in 0..options.callers {
