@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::shim::{Fdatasync, Shim};
 use super::tear::Dice;
 use super::trace::now_ns;
-use crate::binary::{example, scratch};
+use crate::binary::scratch;
 
 /// The journal's directory below the root.
 pub(super) const NODE: &str = "journal";
@@ -56,10 +56,11 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new() -> Result<Self> {
+    /// For the example `life`, built before.
+    pub(super) fn new(program: &Path) -> Result<Self> {
         let directory = scratch()?;
         Ok(Self {
-            program: example("life")?,
+            program: program.to_path_buf(),
             shim: Shim::compile()?,
             root: directory.path().canonicalize()?,
             _directory: directory,

@@ -14,6 +14,7 @@ use super::disk::Disk;
 use super::life::{History, Life, Lived, NODE, Place};
 use super::tear::{Dice, Survival};
 use super::trace::{Change, Event};
+use crate::binary::example;
 
 /// Records of a life that is not killed.
 const RECORDS_OF_A_LIFE: usize = 60;
@@ -24,6 +25,9 @@ const RECORDS_AGAIN: usize = 3;
 /// Changes of the files after which a life is killed: in its start, and anywhere.
 const CHANGES_OF_A_START: usize = 45;
 const CHANGES_OF_A_LIFE: usize = 500;
+
+/// Bytes of a segment of sled's log, as the journal leaves it.
+const SEGMENT_BYTES: usize = 512 * 1024;
 
 /// What the disk leaves out, after the first start, which makes the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,7 +161,8 @@ impl Lives {
     /// # Errors
     /// If the recording fails: then a life did not start, or lost something.
     pub fn record(seed: u64, lives: usize, again: usize) -> Result<Self> {
-        let place = Place::new()?;
+        let program = example("life")?;
+        let place = Place::new(&program)?;
         let (mut dice, mut history, mut ran) = (Dice::new(seed), History::default(), Vec::new());
         for number in 0..lives {
             let killed_after = match dice.below(3) {
@@ -179,7 +184,8 @@ impl Lives {
         let base = Before::Disk(Disk::default());
         let lives = Recorded::of(&place, base, history, &ran)?;
         let again = (0..again).map(|number| {
-            start_again(&lives, seed, number).with_context(|| format!("start {number} on what was left"))
+            start_again(&program, &lives, seed, number)
+                .with_context(|| format!("start {number} on what was left"))
         });
         Ok(Self {
             seed,
@@ -217,9 +223,23 @@ impl Lives {
     }
 }
 
+/// Where a start that went on to clear a segment had just given its snapshot a name in the directory.
+fn named_before_clearing(lives: &Recorded) -> Vec<usize> {
+    let of_start = |start: &Vec<usize>| {
+        let change = |number: &usize| &lives.events[*number].change;
+        let named = start.iter().position(|number| {
+            matches!(change(number), Change::Renamed { to, .. } if to.parent() == Some(Path::new(NODE)))
+        })?;
+        let clears =
+            |number| matches!(change(number), Change::Written { bytes, .. } if bytes.len() == SEGMENT_BYTES);
+        start[named..].iter().any(clears).then_some(start[named])
+    };
+    lives.starts[1..].iter().filter_map(of_start).collect()
+}
+
 /// Records a start on what was left: by a kill just after a snapshot got its name, by one just after a write, or by a cut in a start.
-fn start_again(lives: &Recorded, seed: u64, number: usize) -> Result<Recorded> {
-    let place = Place::new()?;
+fn start_again(program: &Path, lives: &Recorded, seed: u64, number: usize) -> Result<Recorded> {
+    let place = Place::new(program)?;
     let later = lives.starts[1].first().copied().unwrap_or(0);
     let after = |wanted: fn(&Change) -> bool| -> Vec<usize> {
         let numbered = lives.events.iter().enumerate().skip(later);
@@ -229,9 +249,7 @@ fn start_again(lives: &Recorded, seed: u64, number: usize) -> Result<Recorded> {
             .collect()
     };
     let among = match number % 3 {
-        0 => after(
-            |change| matches!(change, Change::Renamed { to, .. } if to.parent() == Some(Path::new(NODE))),
-        ),
+        0 => named_before_clearing(lives),
         1 => after(|change| matches!(change, Change::Written { .. })),
         _ => lives.starts[1..].concat(),
     };
@@ -255,5 +273,10 @@ fn start_again(lives: &Recorded, seed: u64, number: usize) -> Result<Recorded> {
         killed_after: None,
     };
     let ran = history.live(&place, &life, &mut Dice::new(seed))?;
-    Recorded::of(&place, before, history, &[ran])
+    // What a start did not sync may go as long as nobody syncs it: all of this short life counts as its start.
+    let all = Lived {
+        started_ns: u64::MAX,
+        ..ran
+    };
+    Recorded::of(&place, before, history, &[all])
 }
