@@ -153,7 +153,7 @@ impl<T: Weigh> Answers<T> {
     }
 }
 
-/// What the end of its stream says of a call that is dropped unanswered.
+/// What the answer takes that says that there is none: a number, and a sentence.
 const UNANSWERED_BYTES: usize = 512;
 
 impl<T: Weigh> Weigh for Option<T> {

@@ -10,7 +10,7 @@
 //! | `world.rs`, `checks.rs` | everything that can be seen from outside, and the invariants of section 10 over it |
 //! | `offline.rs` | the logs of processes that have ended |
 //! | `attack.rs` | honest transfers beside an attack, and the judgement of what is left |
-//! | `rogue.rs`, `unfinished.rs` | a participant that is played by a test; calls that never finish their message |
+//! | `rogue.rs`, `numbered.rs`, `unfinished.rs` | a participant, and a stream of calls, that are played by a test; calls that never finish their message |
 //! | `trace.rs`, `frames.rs` | what strace saw, and the messages in it |
 //! | `chaos/` | a cluster under faults that a seed chooses, and the checker of what it did |
 //! | `power/` | the power-cut proof: what the processes did to their files, and images of it |
@@ -25,6 +25,7 @@ pub mod chaos;
 pub mod checks;
 pub mod cluster;
 pub mod frames;
+pub mod numbered;
 pub mod offline;
 pub mod os_package;
 pub mod power;

@@ -43,8 +43,8 @@ const TAKEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many calls at a time send a message and never finish it.
 const UNFINISHED_CALLS: u32 = 24;
 
-/// What the coordinator takes of unfinished messages, in bytes: its bound, and the windows of two connections.
-const MAX_UNFINISHED_BYTES: usize = (64 + 16) * 1024 * 1024;
+/// What the coordinator takes of unfinished messages, in bytes: its bound, and the windows of three connections.
+const MAX_UNFINISHED_BYTES: usize = (64 + 24) * 1024 * 1024;
 
 /// The attempt of an honest transfer that is finished; those after it have the next numbers.
 async fn honest_xid(cluster: &Cluster) -> Result<Xid> {
@@ -386,6 +386,7 @@ async fn messages_that_are_never_finished_are_held_up_to_a_bound_and_no_further(
         let mut held = 0;
         for (path, claimed) in [
             ("/covenant.v1.TransactionService/Execute", 4_000_000),
+            ("/covenant.v1.TransactionService/ExecuteMany", 4_000_000),
             ("/covenant.v1.ParticipantService/Join", 1_000_000),
         ] {
             let mut calls = Unfinished::begin(address, path, UNFINISHED_CALLS, claimed).await?;

@@ -178,3 +178,73 @@ impl Weigh for Answered {
         BARE_ANSWER_BYTES + bytes.sum::<usize>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use covenant_codec::{MAX_REASON_CODE_BYTES, MAX_REASON_DETAIL_BYTES};
+    use covenant_rules::coordinator::{BranchView, State};
+    use covenant_rules::{
+        AbortReason, BranchState, Heuristic, Incarnation, Lineage, Name, NoReason, OutcomeKind,
+        TransactionId, UnknownCause, Xid,
+    };
+    use prost::Message;
+
+    /// An answer in which everything is as long as it may be.
+    fn longest(branches: usize) -> View {
+        let name = Name::new(&"n".repeat(128)).unwrap();
+        let reason = NoReason {
+            code: "C".repeat(MAX_REASON_CODE_BYTES).into(),
+            detail: "d".repeat(MAX_REASON_DETAIL_BYTES).into(),
+        };
+        let lineage = Lineage(u128::MAX);
+        let branch = BranchView {
+            participant: name.clone(),
+            state: BranchState::HeuristicAbort,
+            reason: Some(reason.clone()),
+            deliveries: u32::MAX,
+            lineage: Some(lineage),
+            heuristic: Some(Heuristic::Abort),
+            damage: Some(true),
+        };
+        let incarnation = Incarnation {
+            counter: u64::MAX,
+            bits: u64::MAX,
+        };
+        let xid = Xid {
+            lineage,
+            incarnation,
+            seq: u64::MAX,
+        };
+        let id = TransactionId::new(&"i".repeat(128)).unwrap();
+        let far = 253_402_300_799_999;
+        View {
+            xid: Some(xid),
+            outcome: OutcomeKind::Unknown,
+            state: Some(State::Aborted),
+            aborted: Some(AbortReason::VoteNo(name.clone(), reason)),
+            missing_votes: vec![name; branches],
+            heuristic: Some(Heuristic::Mixed),
+            branches: vec![branch; branches],
+            created: Some(far),
+            decided: Some(far),
+            ..View::unknown(id, UnknownCause::Suspect, far)
+        }
+    }
+
+    #[test]
+    fn no_answer_takes_more_than_it_is_counted_for() {
+        for branches in [0, 1, 2, 128] {
+            let answers = [
+                Ok(longest(branches)),
+                Err(Refused::QueueFull),
+                Err(Refused::AtTheDoor(status::invalid("execute", "x".repeat(9_000)))),
+            ];
+            for answer in answers {
+                let counted = answer.most_bytes();
+                let takes = to_frame(vec![(u64::MAX, Some(answer))]).encoded_len();
+                assert!(takes <= counted, "{branches} branches: {takes} of {counted}");
+            }
+        }
+    }
+}

@@ -8,4 +8,5 @@ mod callers;
 mod connections;
 mod damage;
 mod played;
+mod streams;
 mod transactions;
