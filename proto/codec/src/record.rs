@@ -10,7 +10,7 @@ use covenant_rules::{
 use prost::Message;
 
 use crate::error::required;
-use crate::limits::{FORMER_LINEAGES, OPERATOR_WHO, OPERATOR_WHY};
+use crate::limits::{BRANCHES, FORMER_LINEAGES, OPERATOR_WHO, OPERATOR_WHY};
 use crate::{Error, ids, outcome, words};
 
 /// The kind byte and the payload of a record.
@@ -81,9 +81,12 @@ fn payload(record: &Record) -> Vec<u8> {
             let participant = text(participant);
             stored::ForgetDoneRecord { participant }.encode_to_vec()
         }
-        Record::Resolved { decision, by, .. } => {
+        Record::Resolved {
+            decision, voters, by, ..
+        } => {
             let (decision, by) = (words::decision(*decision).into(), Some(operator(by)));
-            stored::ResolvedRecord { decision, by }.encode_to_vec()
+            let voters = voters.iter().copied().map(ids::lineage).collect();
+            stored::ResolvedRecord { decision, by, voters }.encode_to_vec()
         }
         Record::Retained(mark) => retained_record(*mark).encode_to_vec(),
         Record::Suspect {
@@ -287,9 +290,11 @@ fn from_forget_done_record(xid: Xid, message: &stored::ForgetDoneRecord) -> Resu
 }
 
 fn from_resolved_record(xid: Xid, message: &stored::ResolvedRecord) -> Result<Record, Error> {
+    BRANCHES.check("ResolvedRecord.voters", message.voters.len())?;
     Ok(Record::Resolved {
         xid,
         decision: words::from_decision("ResolvedRecord.decision", message.decision)?,
+        voters: message.voters.iter().copied().map(ids::from_lineage).collect(),
         by: from_operator(required("ResolvedRecord.by", message.by.as_ref())?)?,
     })
 }

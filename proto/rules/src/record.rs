@@ -163,6 +163,8 @@ pub enum Record {
         xid: Xid,
         /// What participants are answered from here on.
         decision: Decision,
+        /// With COMMIT: the lineages of the branches that it commits, and no other one is answered COMMIT.
+        voters: Vec<Lineage>,
         /// Who and why.
         by: Operator,
     },

@@ -2,7 +2,7 @@
 
 use covenant_fault::CrashPoint;
 use covenant_ledger::simulated::Shown;
-use covenant_rules::{Decision, Lineage, Operator, Record, ToCoordinator, ToParticipant, Xid};
+use covenant_rules::{Decision, Lineage, Operator, Outcome, Record, ToCoordinator, ToParticipant, Xid};
 
 use crate::node::{Micros, Node};
 use crate::seen::Seen;
@@ -88,6 +88,8 @@ pub enum Fault {
         /// Whether its envelope is damaged too.
         hidden: bool,
     },
+    /// An operator decides what damaged records hide; without such a fault he waits for the end of all others.
+    Resolve,
     /// A COMMITTED, ABORTED or FORGOTTEN record of a participant stops to decode; its envelope shows what it did.
     DamageBranch(usize, usize),
 }
@@ -161,6 +163,7 @@ impl World {
             Fault::NewDisk(who) => self.new_disk(who),
             Fault::WipeCoordinator => self.wipe_coordinator(),
             Fault::Damage { which, hidden } => self.damage(which, hidden),
+            Fault::Resolve => self.resolve_damage(),
             Fault::DamageBranch(who, which) => self.damage_branch(who, which),
         }
     }
@@ -213,7 +216,12 @@ impl World {
 
     /// An inquiry that no branch of this participant has cause for.
     fn asks(&mut self, who: usize, which: usize) {
-        let minted: Vec<Xid> = self.history.minted.keys().copied().collect();
+        let resolved = &self.history.resolved;
+        let minted: Vec<Xid> = if resolved.is_empty() {
+            self.history.minted.keys().copied().collect()
+        } else {
+            resolved.keys().copied().collect()
+        };
         let Some(mut xid) = minted.get(which % minted.len().max(1)).copied() else {
             return;
         };
@@ -357,16 +365,15 @@ impl World {
             return;
         }
         self.kill(Node::Coordinator, Death::Process);
+        // What it found in its log is true before it decides.
+        self.sync(Node::Coordinator);
         for xid in hidden {
-            let commits = self.history.commits.contains_key(&xid);
-            let decision = if commits {
-                Decision::Commit
-            } else {
-                Decision::Abort
-            };
+            let commit = self.history.commits.get(&xid);
+            let voters = commit.into_iter().flat_map(Outcome::yes_voters);
             let record = Record::Resolved {
                 xid,
-                decision,
+                decision: commit.map_or(Decision::Abort, Outcome::decision),
+                voters: voters.map(|(_, lineage)| lineage).collect(),
                 by: operator(),
             };
             self.coordinator.disk.append(record.clone());

@@ -147,6 +147,16 @@ fn begin(seed: u64, trace: bool) -> World {
     }
     if let Some(fault) = rare_fault(rare, &mut rng, participants) {
         let at = start + rng.u64(ACTIVE_US / 4..ACTIVE_US);
+        if matches!(fault, Fault::Damage { .. }) && rng.bool() {
+            let later = rng.u64(ACTIVE_US / 8..ACTIVE_US / 2);
+            world.at(at + later, Happening::Fault(Fault::Resolve));
+            for who in 0..participants {
+                // Whoever it is about, everybody asks.
+                let asks = Fault::Asks(who, rng.usize(..));
+                let soon = later + rng.u64(ACTIVE_US / 8..ACTIVE_US / 4);
+                world.at(at + soon, Happening::Fault(asks));
+            }
+        }
         world.at(at, Happening::Fault(fault));
     }
     world

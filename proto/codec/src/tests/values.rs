@@ -260,10 +260,13 @@ pub(super) fn record() -> impl Strategy<Value = Record> {
             by
         }),
         (xid(), name()).prop_map(|(xid, participant)| Record::ForgetDone { xid, participant }),
-        (xid(), decision(), operator()).prop_map(|(xid, decision, by)| Record::Resolved {
-            xid,
-            decision,
-            by
+        (xid(), decision(), vec(lineage(), 0..4), operator()).prop_map(|(xid, decision, voters, by)| {
+            Record::Resolved {
+                xid,
+                decision,
+                voters,
+                by,
+            }
         }),
         any::<u64>().prop_map(Record::Retained),
         (option::of(name()), any::<u64>()).prop_map(|(participant, position)| Record::Suspect {

@@ -37,6 +37,28 @@ pub struct HeuristicEntry {
     pub forget: Option<Option<Operator>>,
 }
 
+/// An operator's decision over a quarantined record.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Resolved {
+    /// COMMIT or ABORT.
+    pub decision: Decision,
+    /// Whom a COMMIT commits; any other branch aborts, as one that a COMMIT record does not name.
+    pub voters: Vec<Lineage>,
+    /// Who said so, and why.
+    pub by: Operator,
+}
+
+impl Resolved {
+    /// What this lineage is answered (Q1, Q3).
+    #[must_use]
+    pub fn answer(&self, asker: Lineage) -> Decision {
+        match self.decision {
+            Decision::Commit if self.voters.contains(&asker) => Decision::Commit,
+            Decision::Commit | Decision::Abort => Decision::Abort,
+        }
+    }
+}
+
 /// The state that durable records add up to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Fold {
@@ -59,7 +81,7 @@ pub struct Fold {
     /// Whose they are.
     pub(super) reporters: Reporters,
     /// Operators' decisions over quarantined records.
-    pub resolved: BTreeMap<Xid, (Decision, Operator)>,
+    pub resolved: BTreeMap<Xid, Resolved>,
     /// Outcomes below it are gone (section 6).
     pub retained_since: UnixMillis,
     /// Who knew a position beyond the log's end (`None`: the data directory), until an operator clears it.
@@ -121,9 +143,15 @@ impl Fold {
                 }
             }
             Record::ForgetDone { xid, participant } => return self.forget_done(xid, participant),
-            Record::Resolved { xid, decision, by } => {
+            Record::Resolved {
+                xid,
+                decision,
+                voters,
+                by,
+            } => {
                 // What did not decode stays in the way of its id (R3): its outcome is not known here.
-                self.resolved.insert(xid, (decision, by));
+                let resolved = Resolved { decision, voters, by };
+                self.resolved.insert(xid, resolved);
             }
             Record::Retained(since) => {
                 self.retained_since = self.retained_since.max(since);
@@ -299,11 +327,12 @@ impl Fold {
                 records.push(Record::End(*xid));
             }
         }
-        for (xid, (decision, by)) in &self.resolved {
+        for (xid, resolved) in &self.resolved {
             records.push(Record::Resolved {
                 xid: *xid,
-                decision: *decision,
-                by: by.clone(),
+                decision: resolved.decision,
+                voters: resolved.voters.clone(),
+                by: resolved.by.clone(),
             });
         }
         if let Some((participant, position)) = &self.suspect {

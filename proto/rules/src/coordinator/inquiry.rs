@@ -29,7 +29,11 @@ impl Answer {
 impl Coordinator {
     /// What the asker's lineage is told of `xid`. `known` is what the archive has.
     pub(super) fn answer(&self, xid: Xid, asker: Lineage, known: Option<&Outcome>) -> Answer {
-        let resolved = self.fold.resolved.get(&xid).map(|(decision, _)| *decision);
+        let resolved = self
+            .fold
+            .resolved
+            .get(&xid)
+            .map(|resolved| resolved.answer(asker));
         let own = xid.lineage == self.lineage || self.fold.former.contains(&xid.lineage);
         let durable = self.fold.open.get(&xid).map(|open| &open.outcome).or(known);
         let commits = durable.is_some_and(|outcome| outcome.xid == xid && outcome.commits(asker));

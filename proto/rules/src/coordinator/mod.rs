@@ -42,7 +42,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 pub use event::{Alarm, AlarmCode, Effect, Event, Execute, Refusal, Reply, RequestId};
-pub use fold::{Fold, HeuristicEntry, Open};
+pub use fold::{Fold, HeuristicEntry, Open, Resolved};
 pub use retention::Archived;
 pub use sessions::{JoinRefusal, ParticipantView, SessionId};
 pub use transaction::State;

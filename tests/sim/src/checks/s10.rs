@@ -54,7 +54,7 @@ impl HeuristicAccounting {
             Heuristic::Abort => committed,
             Heuristic::Mixed | Heuristic::Hazard => true,
         };
-        if differs && !history.resolved.contains_key(&xid) {
+        if differs {
             return fail(format!(
                 "damage of {} at {name} is forgotten by itself",
                 history.shown(xid)

@@ -2,7 +2,7 @@
 //! before the decision, and that the effect's branch is one of them.
 
 use covenant_ledger::simulated::Shown;
-use covenant_rules::{Decision, Record, ToParticipant, Vote};
+use covenant_rules::{Record, ToParticipant, Vote};
 
 use super::{Check, Verdict, fail};
 use crate::history::History;
@@ -45,21 +45,15 @@ impl Check for CommitValidity {
                 lineage,
                 message: ToParticipant::Commit(xid),
                 ..
-            } if !history.commits(*xid, *lineage) && history.resolved.get(xid) != Some(&Decision::Commit) => {
-                fail(format!(
-                    "COMMIT of {} goes to a branch that did not vote YES",
-                    history.shown(*xid)
-                ))
-            }
+            } if !history.commits(*xid, *lineage) => fail(format!(
+                "COMMIT of {} goes to a branch that did not vote YES",
+                history.shown(*xid)
+            )),
             Seen::Wrote { lineage, record, .. } => match record.shown() {
-                Shown::Committed(xid, _)
-                    if !history.commits(xid, *lineage) && !history.resolved.contains_key(&xid) =>
-                {
-                    fail(format!(
-                        "{} takes effect at a branch that no durable COMMIT names",
-                        history.shown(xid)
-                    ))
-                }
+                Shown::Committed(xid, _) if !history.commits(xid, *lineage) => fail(format!(
+                    "{} takes effect at a branch that no durable COMMIT names",
+                    history.shown(xid)
+                )),
                 _ => Ok(()),
             },
             _ => Ok(()),

@@ -13,10 +13,7 @@ pub(super) struct SendAfterForce;
 impl SendAfterForce {
     fn sent(history: &History, who: usize, message: &ToParticipant) -> Verdict {
         let (durable, what, xid) = match message {
-            ToParticipant::Commit(xid) => {
-                let durable = history.commits.contains_key(xid) || history.resolved.contains_key(xid);
-                (durable, "COMMIT", xid)
-            }
+            ToParticipant::Commit(xid) => (history.commits.contains_key(xid), "COMMIT", xid),
             ToParticipant::Forget(xid) => (history.forgets.contains(&(*xid, name_of(who))), "FORGET", xid),
             ToParticipant::ReportRecorded(xid) => {
                 let recorded = history.heuristics.contains_key(&(*xid, name_of(who)));

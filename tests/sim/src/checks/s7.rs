@@ -12,7 +12,8 @@ pub(super) struct Presumption;
 impl Presumption {
     fn aborts(history: &History, xid: Xid) -> Verdict {
         let shown = || history.shown(xid);
-        if history.aborts.contains_key(&xid) || history.resolved.get(&xid) == Some(&Decision::Abort) {
+        // RESOLVED(COMMIT), too, aborts whom it does not name; S4 looks at those whom it does.
+        if history.aborts.contains_key(&xid) || history.resolved.contains_key(&xid) {
             return Ok(());
         }
         let current = history.incarnation == Some(xid.incarnation) && history.lineage() == Some(xid.lineage);

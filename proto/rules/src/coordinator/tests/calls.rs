@@ -164,6 +164,7 @@ fn r3_it_stays_unknown_after_an_operator_resolved_the_attempt() {
     let resolved = Record::Resolved {
         xid: xid(1, 1),
         decision: Decision::Commit,
+        voters: Vec::new(),
         by: operator(),
     };
     let mut bench = second_start(vec![Record::Quarantined(quarantined), resolved]);

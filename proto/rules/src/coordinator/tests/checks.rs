@@ -294,9 +294,6 @@ impl Truth {
     }
 
     fn commit_sent(&mut self, xid: Xid, to: &Participant) {
-        if self.resolved.get(&xid) == Some(&Decision::Commit) {
-            return; // Q1: it names nobody.
-        }
         assert!(
             self.commits.contains_key(&xid),
             "S5: COMMIT of {xid} is not durable"
@@ -323,8 +320,8 @@ impl Truth {
             "S4: ABORT of {xid}, which commits at {}",
             to.name
         );
-        if self.resolved.get(&xid) == Some(&Decision::Abort) {
-            return; // Q3.
+        if self.resolved.contains_key(&xid) {
+            return; // Q3, and those whom RESOLVED(COMMIT) does not name.
         }
         assert!(
             self.is_of_a_start(xid),

@@ -8,7 +8,7 @@ use super::super::{Event, State};
 use super::bench::recover;
 use super::world::{Damage, NAMES, World, pick};
 use super::{Archive, operator};
-use crate::{Decision, Incarnation, Limits, Lsn, Quarantined, Record, Xid};
+use crate::{Decision, Incarnation, Limits, Lsn, Outcome, Quarantined, Record, Xid};
 
 /// The durable state as a checkpoint wrote it.
 pub(super) struct Checkpoint {
@@ -172,16 +172,15 @@ impl World {
             self.truth.damaged.clone()
         };
         for xid in hidden {
-            let commits = self.truth.commits.contains_key(&xid);
-            let decision = if commits {
-                Decision::Commit
-            } else {
-                Decision::Abort
-            };
+            let commit = self.truth.commits.get(&xid);
+            let voters = commit.into_iter().flat_map(Outcome::yes_voters);
+            let voters = voters.map(|(_, lineage)| lineage).collect();
+            let decision = commit.map_or(Decision::Abort, Outcome::decision);
             self.truth.resolved.insert(xid, decision);
             self.log.push(Record::Resolved {
                 xid,
                 decision,
+                voters,
                 by: operator(),
             });
         }

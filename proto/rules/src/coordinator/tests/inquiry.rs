@@ -97,10 +97,23 @@ fn q1_commit_by_an_operators_decision() {
     let resolved = Record::Resolved {
         xid: xid(1, 1),
         decision: Decision::Commit,
+        voters: vec![lineage_of("a")],
         by: operator(),
     };
     let mut bench = second_start(vec![damaged(Some(xid(1, 1)), Some("T1")), resolved]);
     assert_eq!(bench.says("a", "INQUIRE 1/1"), ["a < COMMIT 1/1"]);
+    let unnamed = ["b < ABORT 1/1"];
+    assert_eq!(
+        bench.says("b", "INQUIRE 1/1"),
+        unnamed,
+        "it names `a` alone: `b` may have been counted as READ_ONLY and prepared since (C3)"
+    );
+    suspects(&mut bench);
+    assert_eq!(
+        bench.says("b2", "INQUIRE 1/1"),
+        ["b2 < ABORT 1/1"],
+        "an operator's decision is no presumption"
+    );
 }
 
 #[test]
@@ -119,6 +132,7 @@ fn q3_abort_by_an_operators_decision_even_under_suspect() {
     let resolved = Record::Resolved {
         xid: xid(1, 1),
         decision: Decision::Abort,
+        voters: Vec::new(),
         by: operator(),
     };
     let mut bench = second_start(vec![damaged(Some(xid(1, 1)), Some("T1")), resolved]);
@@ -137,19 +151,16 @@ fn q4_suspect_presumes_nothing_from_the_moment_it_is_found() {
         "b2 welcome",
     ];
     assert_eq!(suspects(&mut bench), found);
-    assert_eq!(
-        bench.says("a", "INQUIRE 1/7"),
-        ["a < UNKNOWN 1/7"],
-        "before it is durable"
-    );
+    let unknown = ["a < UNKNOWN 1/7"];
+    assert_eq!(bench.says("a", "INQUIRE 1/7"), unknown, "before it is durable");
     bench.forces();
-    assert_eq!(bench.says("a", "INQUIRE 1/7"), ["a < UNKNOWN 1/7"]);
+    assert_eq!(bench.says("a", "INQUIRE 1/7"), unknown);
     bench.crashes();
     bench.forces();
     bench.joins("a");
     assert_eq!(
         bench.says("a", "INQUIRE 1/7"),
-        ["a < UNKNOWN 1/7"],
+        unknown,
         "until an operator clears it"
     );
     let mut records = bench.log.clone();
