@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use covenant_participant::rules::{Decision, Heuristic, Operator, ToCoordinator, ToParticipant, Vote};
-use covenant_participant::{Error, Refusal};
+use covenant_participant::{Error, JoinState, Refusal};
 use covenant_proto::v1::{Floor, JoinResponse};
 
 use crate::script::{Coordinator, PATIENCE, prepare, xid};
@@ -123,6 +123,40 @@ async fn an_operator_resolves_what_is_in_doubt_and_nothing_else() {
     );
     session.send(&[ToParticipant::Forget(xid(1))]).await;
     assert_eq!(session.next().await, ToCoordinator::ForgetAck(xid(1)));
+}
+
+#[tokio::test]
+async fn with_the_coordinator_gone_for_good_an_operator_resolves_and_the_record_outlives_a_restart() {
+    for (what, reported, stock) in [
+        (Decision::Commit, Heuristic::Commit, 5),
+        (Decision::Abort, Heuristic::Abort, 0),
+    ] {
+        let mut coordinator = Coordinator::start().await;
+        let disk = Arc::default();
+        let shelf = Arc::new(Shelf::on(&disk));
+        let (handle, mut session) = coordinator.join(&shelf).await;
+        session.send(&[prepare(1, "+5")]).await;
+        assert_eq!(session.next().await, ToCoordinator::Vote(xid(1), Vote::Yes));
+        coordinator.refuse(Some(tonic::Status::unavailable("it is gone")));
+        drop(session);
+        let mut joined = handle.joined();
+        let away = joined.wait_for(|joined| matches!(joined, JoinState::Away { reason: Some(_) }));
+        tokio::time::timeout(PATIENCE, away).await.unwrap().unwrap();
+
+        let in_doubt = handle.in_doubt().await.unwrap();
+        assert_eq!((in_doubt.total, in_doubt.branches[0].xid), (1, xid(1)));
+        handle.resolve(xid(1), what, operator()).await.unwrap();
+        assert_eq!(shelf.stock(), stock);
+        assert_eq!(handle.in_doubt().await.unwrap().total, 0);
+        handle.shutdown(PATIENCE).await.unwrap();
+
+        // Whoever takes the coordinator's place hears of it after a restart too.
+        let shelf = Arc::new(Shelf::on(&disk));
+        coordinator.refuse(None);
+        let (_handle, mut session) = coordinator.join(&shelf).await;
+        assert_eq!(session.next().await, ToCoordinator::Report(xid(1), reported));
+        assert_eq!(shelf.stock(), stock);
+    }
 }
 
 #[tokio::test]
