@@ -61,6 +61,50 @@ async fn a_watcher_sees_a_transaction_to_its_end_also_if_it_aborts() {
 }
 
 #[tokio::test]
+async fn each_ending_is_told_once_also_the_one_that_follows_an_outage() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start(dir.path()).await;
+    let mut a = Played::join(&coordinator.address, "a", 1).await;
+    let mut changes = watch(&coordinator, "").await;
+    let answer = tokio::spawn(run(coordinator.caller().await, request("T1", &["a"], "x")));
+    let xid = a.expect_prepare().await;
+    a.vote(xid, VoteKind::No).await;
+    // Said again, it is no second ending.
+    a.vote(xid, VoteKind::No).await;
+    assert_eq!(answer.await.unwrap().outcome(), Outcome::Aborted);
+    let answer = tokio::spawn(run(coordinator.caller().await, request("T2", &["a"], "x")));
+    let xid = a.expect_prepare().await;
+    a.vote(xid, VoteKind::Yes).await;
+    assert_eq!(answer.await.unwrap().outcome(), Outcome::Committed);
+    drop(a);
+    // It was away when it was decided, and takes the decision when it is back.
+    let mut a = Played::join(&coordinator.address, "a", 2).await;
+    assert_eq!(a.expect_commit().await, xid);
+    a.ack(xid).await;
+    a.ack(xid).await;
+    commit_one(&coordinator, &mut a, "a", "T3").await;
+    let mut told = Vec::new();
+    while told.last() != Some(&("T3".to_owned(), TransactionState::Committed)) {
+        let change = next(&mut changes).await;
+        told.push((change.transaction_id.clone(), change.state()));
+    }
+    let endings = |state| {
+        let those = told.iter().filter(move |(_, ending)| *ending == state);
+        those.map(|(id, _)| id.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(endings(TransactionState::Aborted), ["T1"], "{told:?}");
+    assert_eq!(endings(TransactionState::Committed), ["T2", "T3"], "{told:?}");
+    let decided = told
+        .iter()
+        .position(|one| *one == ("T2".to_owned(), TransactionState::Committing));
+    let ended = told
+        .iter()
+        .position(|one| *one == ("T2".to_owned(), TransactionState::Committed));
+    assert!(decided.is_some() && decided < ended, "{told:?}");
+    coordinator.stop().await;
+}
+
+#[tokio::test]
 async fn a_watcher_of_one_id_is_shown_its_present_state_first() {
     let dir = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start(dir.path()).await;
