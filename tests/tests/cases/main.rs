@@ -4,6 +4,7 @@
 //! Real processes, killed, paused and restarted. It cannot show what a power cut does, nor time that jumps.
 
 mod sessions;
+mod stops;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,6 +31,9 @@ const LOAD: usize = 50;
 
 /// A kind that no version knows.
 const UNKNOWN_KIND: u8 = 250;
+
+/// How long a coordinator that was asked to stop waits for what is under way.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// The cases of the list.
 const CASES: usize = 76;
@@ -70,7 +74,11 @@ async fn load(cluster: &Cluster, transfers: Vec<Transfer>) -> Result<Vec<Caller>
 
 /// A cluster whose ledger B dies when it hears the first decision: what was decided then waits for it.
 async fn committing(transfers: usize) -> Result<(Cluster, Vec<Caller>, BTreeSet<String>)> {
-    let plan = Plan::new()?.with(Who::LedgerB, |launch| launch.crash_at("p.decision.received"));
+    let plan = Plan::new()?
+        .with(Who::LedgerB, |launch| launch.crash_at("p.decision.received"))
+        .with(Who::Coordinator, |launch| {
+            launch.variable("COVENANT_SESSIONS__DRAIN_MS", DRAIN.as_millis())
+        });
     let mut cluster = plan.start().await?;
     let asked = (0..transfers).map(|n| Transfer {
         timeout: Duration::from_secs(2),
