@@ -71,3 +71,19 @@ fn fates(data_dir: &Path, role: &str, count: impl Fn(i32, &mut Fate)) -> Result<
     opened.journal.close()?;
     Ok(fates)
 }
+
+/// How many records a start on a stopped server's log would replay, those of its checkpoint among them.
+///
+/// # Errors
+/// If it does not open.
+pub fn records_to_replay(data_dir: &Path, role: &str) -> Result<u64> {
+    let opened = Journal::open(data_dir, Options::new(role))?;
+    let mut records = 0;
+    for replayed in opened.replay {
+        replayed?;
+        records += 1;
+    }
+    drop(opened.archive);
+    opened.journal.close()?;
+    Ok(records)
+}

@@ -10,17 +10,25 @@ use serde::Serialize;
 use super::history::{
     ACCOUNTS, Asked, Ends, Manner, OPENING, Said, When, account_name, ledger_name, xid_text,
 };
+use super::nodes::CHECKPOINT_RECORDS;
 use crate::checks;
 use crate::world::LedgerView;
 
 /// The most violations of one claim that are told in words; the others are counted.
 pub const MAX_TOLD: usize = 10;
 
-/// What a log may take beside what it must keep, in bytes: the pieces that sled and a checkpoint under way hold.
-pub const LOG_BASE_BYTES: u64 = 64 << 20;
+/// What a data directory may take beside what it must keep, in bytes: the segments of sled and a checkpoint under way.
+/// Measured: at most 2.1 MB.
+pub const LOG_BASE_BYTES: u64 = 8 << 20;
 
-/// What a log may take for each outcome or entry that it must keep, in bytes.
-pub const LOG_BYTES_PER_KEPT: u64 = 1_024;
+/// What it may take for each outcome or entry that it must keep, in bytes. Measured over 174,372 ids: 307 of an outcome,
+/// 108 of an entry.
+pub const LOG_BYTES_PER_KEPT: u64 = 512;
+
+/// What a start may replay beside one record of each earlier start: the records up to the checkpoint that is due, those
+/// that came while one was written, and the checkpoint's own. Measured: at most 606. A log that nothing shortens has
+/// some 2 records for each id; its bytes do not tell, because what a checkpoint drops, the archive takes.
+pub const MAX_REPLAYED: u64 = 4 * CHECKPOINT_RECORDS;
 
 /// What is said of a claim, or of a run; the worst comes last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -351,15 +359,17 @@ fn leaks(ends: &Ends) -> Check {
 }
 
 fn logs(ends: &Ends) -> Check {
-    let mut check = Check::new("logs", "a data directory is bounded by what it must keep (L4)");
+    let mut check = Check::new(
+        "logs",
+        "a data directory is bounded by what it must keep, and a replay by checkpoints (L4)",
+    );
     let mut seen = BTreeSet::new();
     for log in &ends.logs {
-        let bound = LOG_BASE_BYTES + LOG_BYTES_PER_KEPT * log.kept;
-        check.look(log.bytes <= bound && seen.insert(&log.process), || {
-            format!(
-                "{} has {} bytes for {} kept; the bound is {bound}",
-                log.process, log.bytes, log.kept
-            )
+        let bytes = LOG_BASE_BYTES + LOG_BYTES_PER_KEPT * log.kept;
+        let replayed = MAX_REPLAYED + log.starts;
+        let bounded = log.bytes <= bytes && log.replayed <= replayed;
+        check.look(bounded && seen.insert(&log.process), || {
+            format!("{log:?}; the bounds are {bytes} bytes and {replayed} replayed")
         });
     }
     check

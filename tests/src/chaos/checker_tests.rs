@@ -114,6 +114,8 @@ fn good() -> (Vec<Asked>, Ends) {
         process: process.into(),
         bytes: 1_000_000,
         kept: 3,
+        replayed: 500,
+        starts: 2,
     };
     let ends = Ends {
         world: World {
@@ -325,8 +327,43 @@ fn what_is_left_behind_is_found() {
             ends.processes.push("ledger-1 panicked".into())
         }),
         ("a process", &["leaks"], |_, ends| ends.leaked.push("4711".into())),
-        ("a log without a bound", &["logs"], |_, ends| {
+        ("a directory without a bound", &["logs"], |_, ends| {
             ends.logs[0].bytes = 1 << 30
         }),
+        (
+            "a coordinator's log that nothing shortens",
+            &["logs"],
+            |_, ends| {
+                let unbounded = (2_098_704, 2_016, 3_749, 3);
+                ends.logs[0] = measured("coordinator", unbounded);
+            },
+        ),
+        ("a ledger's log that nothing shortens", &["logs"], |_, ends| {
+            let unbounded = (1_049_644, 2_232, 2_453, 3);
+            ends.logs[1] = measured("ledger-1", unbounded);
+        }),
     ]);
+}
+
+/// The bytes, what is kept, the records of one more start and the starts, as runs had them at their end.
+fn measured(process: &str, (bytes, kept, replayed, starts): (u64, u64, u64, u64)) -> LogSize {
+    LogSize {
+        process: process.into(),
+        bytes,
+        kept,
+        replayed,
+        starts,
+    }
+}
+
+#[test]
+fn the_logs_of_good_runs_are_within_the_bounds() {
+    let (history, mut ends) = good();
+    ends.logs = vec![
+        measured("coordinator", (2_622_290, 2_003, 182, 3)),
+        measured("ledger-1", (1_573_656, 2_227, 606, 3)),
+        measured("coordinator of 30 min", (53_500_000, 174_372, 182, 300)),
+        measured("ledger of 30 min", (21_000_000, 194_744, 606, 300)),
+    ];
+    assert_eq!(violated(&history, &ends), [""; 0]);
 }

@@ -239,8 +239,12 @@ pub struct LogSize {
     pub process: String,
     /// Its files together, in bytes.
     pub bytes: u64,
-    /// What it must keep: retained outcomes at a coordinator, entries at a ledger.
+    /// What it must keep: the outcomes of all ids at a coordinator, entries at a ledger.
     pub kept: u64,
+    /// The records that one more start would replay.
+    pub replayed: u64,
+    /// How often it was started; the log keeps every start.
+    pub starts: u64,
 }
 
 /// What was left at the end, when everything was mended, quiet, and then stopped.

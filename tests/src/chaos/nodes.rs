@@ -20,7 +20,7 @@ use crate::wait::wait_until;
 use crate::{Launch, Server};
 
 /// A checkpoint is taken after so many records, so that many are taken and replayed.
-const CHECKPOINT_RECORDS: u64 = 500;
+pub const CHECKPOINT_RECORDS: u64 = 500;
 
 /// How long all participants may take to join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);

@@ -284,7 +284,10 @@ impl Report {
         for log in &self.logs {
             row(
                 &format!("data of {}", log.process),
-                format!("{} bytes, {} kept", log.bytes, log.kept),
+                format!(
+                    "{} bytes, {} kept; {} replayed after {} starts",
+                    log.bytes, log.kept, log.replayed, log.starts
+                ),
             );
         }
         for check in &self.checks {

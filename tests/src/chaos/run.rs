@@ -19,6 +19,7 @@ use super::nodes::{ASK_TIMEOUT, Nodes};
 use super::plan::{self, Fault, Kind, Scope};
 use super::report::{Injections, Met, Report};
 use crate::binary::scratch;
+use crate::offline;
 use crate::wait::wait_until;
 use crate::world::{LedgerReader, World, transactions};
 
@@ -129,7 +130,7 @@ async fn carry_through(
     quiet(&nodes).await?;
     ask_all(&nodes.client, &mut history, When::Restarted).await?;
     progress("looking at what is left");
-    let ends = ends(&nodes, directory).await?;
+    let ends = ends(&nodes, directory, history.len()).await?;
     let report = Report {
         seed: options.seed,
         duration_ms: scope.duration_ms,
@@ -304,7 +305,7 @@ async fn ask_again(client: Client, mut asked: Asked, when: When) -> Asked {
 }
 
 /// What is left, and then the stop.
-async fn ends(nodes: &Nodes, directory: &Path) -> Result<Ends> {
+async fn ends(nodes: &Nodes, directory: &Path, ids: usize) -> Result<Ends> {
     let mut world = World {
         transactions: open(&nodes.client).await?,
         ledgers: Vec::new(),
@@ -316,20 +317,18 @@ async fn ends(nodes: &Nodes, directory: &Path) -> Result<Ends> {
     }
     nodes.stop_all().await?;
     let (mut processes, mut lives, mut logs) = (Vec::new(), 0, Vec::new());
-    let outcomes = world
-        .ledgers
-        .iter()
-        .map(|ledger| ledger.entries.len())
-        .sum::<usize>();
     for node in nodes.all() {
         let life = node.life().await;
         processes.extend(life.wrong.iter().cloned());
         lives += life.lives;
         let entries = world.ledgers.iter().find(|ledger| ledger.name == node.name);
+        let role = entries.map_or("coordinator", |_| "ledger");
         logs.push(LogSize {
             process: node.name.clone(),
             bytes: bytes_in(node.data_dir())?,
-            kept: entries.map_or(outcomes, |ledger| ledger.entries.len()) as u64,
+            kept: entries.map_or(ids, |ledger| ledger.entries.len()) as u64,
+            replayed: offline::records_to_replay(node.data_dir(), role)?,
+            starts: life.lives as u64,
         });
     }
     Ok(Ends {
