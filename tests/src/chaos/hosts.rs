@@ -32,24 +32,22 @@ const COORDINATOR: u8 = 1;
 const CALLERS: u8 = 2;
 const FIRST_PARTICIPANT: u8 = 3;
 
-/// What a host runs to have its link. `$1` is the last part of its address, `$2` the namespace of the bridge. IPv6 would
-/// talk by itself, which would be counted.
-const JOIN: &str = "\
+/// What every namespace runs first: IPv6 would talk by itself, which would be counted.
+const QUIET: &str = "\
     for off in all default; do
         off=/proc/sys/net/ipv6/conf/$off/disable_ipv6
         test ! -e $off || echo 1 > $off
-    done
+    done";
+
+/// What a host runs to have its link. `$1` is the last part of its address, `$2` the namespace of the bridge.
+const JOIN: &str = "\
     ip link set dev lo up
     ip link add dev eth0 type veth peer name port$1 netns $2
     ip address add 192.0.2.$1/24 dev eth0
     ip link set dev eth0 up";
 
-/// What the bridge's namespace runs first. Also a bridge that listens to who wants which multicasts talks by itself.
+/// What the namespace of the bridge runs. A bridge that listens to who wants which multicasts talks by itself too.
 const BRIDGE: &str = "\
-    for off in all default; do
-        off=/proc/sys/net/ipv6/conf/$off/disable_ipv6
-        test ! -e $off || echo 1 > $off
-    done
     ip link add name bridge type bridge mcast_snooping 0
     ip link set dev bridge up";
 
@@ -143,6 +141,7 @@ impl Hosts {
             coordinator: Namespace::new(directory, "coordinator")?,
             participants: (0..participants).map(named).collect::<Result<_>>()?,
         };
+        hosts.bridge.script(QUIET, &[])?;
         hosts.bridge.script(BRIDGE, &[])?;
         let bridge = directory.join("bridge.net");
         let bridge = bridge.to_str().context("a path is text")?;
@@ -150,6 +149,7 @@ impl Hosts {
         for line in lines.chain([Line::Coordinator, Line::Callers(0)]) {
             let (host, number) = hosts.far(line);
             let number = number.to_string();
+            host.script(QUIET, &[])?;
             host.script(JOIN, &[&number, bridge])?;
             hosts.bridge.script(PLUG, &[&number])?;
         }
