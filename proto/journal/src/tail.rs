@@ -3,7 +3,8 @@
 //! sled takes the highest *stable LSN* of any segment header and expects every segment from the one that holds it
 //! to the last one; it treats what lies behind a missing one as torn and forgets it, up to the whole log. After a
 //! power cut that is right. But a segment just before the last may have been freed because nothing in it was alive
-//! any more: then durable records would go. A snapshot moves the beginning of that stretch up to its own LSN.
+//! any more: then durable records would go. A snapshot moves the beginning of that stretch up to its own LSN,
+//! which is that of the next segment where the log ends with one.
 //! So a start looks first, keeps the snapshot where the log needs it, and refuses where nothing helps.
 
 use std::collections::BTreeMap;
@@ -63,7 +64,9 @@ impl Tail {
                 let expected = (last - lowest) / SEGMENT_BYTES + 1;
                 self.segments.range(lowest..).count() as i64 == expected
             }
-            Some(_) | None => false,
+            // The snapshot of a log that ends with a segment: sled makes the next when it writes there.
+            Some((last, _)) => lsn == last + SEGMENT_BYTES,
+            None => false,
         }
     }
 }
@@ -106,6 +109,15 @@ mod tests {
         assert!(!freed.is_whole_from(0));
         assert!(freed.is_whole_from(156 * SEGMENT_BYTES + 100));
         assert!(!freed.is_whole_from(150 * SEGMENT_BYTES + 100));
+    }
+
+    /// sled makes the segment that such a snapshot names when it first writes there.
+    #[test]
+    fn the_snapshot_of_a_log_that_ends_with_a_segment_is_just_behind_it() {
+        let full = tail(&[(3, 0), (5, 4 * SEGMENT_BYTES + 77)]);
+        assert!(!full.is_whole_from(0));
+        assert!(full.is_whole_from(6 * SEGMENT_BYTES));
+        assert!(!full.is_whole_from(6 * SEGMENT_BYTES + 20) && !full.is_whole_from(7 * SEGMENT_BYTES));
     }
 
     #[test]

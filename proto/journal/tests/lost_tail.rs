@@ -19,7 +19,6 @@ use covenant_journal::{
     Stage,
 };
 
-const SEGMENT_BYTES: usize = 512 * 1024;
 /// Places in each of the last segments.
 const PARTS: usize = 40;
 const RECORDS: u64 = 3_000;
@@ -57,32 +56,9 @@ fn killed() -> OnDisk {
     killed
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 /// What the segments at the end of the log occupy, up to their last byte that is not zero.
 fn last_segments(db: &[u8], count: usize) -> Vec<std::ops::Range<usize>> {
-    let mut segments: Vec<(i64, usize)> = (0..db.len())
-        .step_by(SEGMENT_BYTES)
-        .filter_map(|at| {
-            let header = &db[at..at + 20];
-            let crc = u32::from_le_bytes(header[..4].try_into().unwrap()) ^ u32::MAX;
-            let lsn = i64::from_le_bytes(header[4..12].try_into().unwrap()) ^ i64::MAX;
-            (crc32fast::hash(&header[4..]) == crc).then_some((lsn, at))
-        })
-        .collect();
-    segments.sort_unstable();
-    segments
+    segments(db)
         .iter()
         .rev()
         .take(count)

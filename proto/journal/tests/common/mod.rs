@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use covenant_journal::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const ROLE: &str = "tester";
+
+/// Bytes of a segment of sled's log, as the journal leaves it.
+pub(crate) const SEGMENT_BYTES: usize = 512 * 1024;
 
 /// A place that journals can be opened on again and again.
 pub(crate) trait Store {
@@ -202,6 +206,35 @@ pub(crate) fn fold(numbers: impl IntoIterator<Item = u64>) -> Records {
         push(&mut records, number, 10, Force::Lazy);
     }
     records
+}
+
+/// Copies a directory: what a process that dies at this moment leaves.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// The segments of sled's log in their order: LSN, and where each lies in the file.
+pub(crate) fn segments(db: &[u8]) -> Vec<(i64, usize)> {
+    let mut segments: Vec<(i64, usize)> = (0..db.len())
+        .step_by(SEGMENT_BYTES)
+        .filter_map(|at| {
+            let header = db.get(at..at + 20)?;
+            let crc = u32::from_le_bytes(header[..4].try_into().unwrap()) ^ u32::MAX;
+            let lsn = i64::from_le_bytes(header[4..12].try_into().unwrap()) ^ i64::MAX;
+            (crc32fast::hash(&header[4..]) == crc).then_some((lsn, at))
+        })
+        .collect();
+    segments.sort_unstable();
+    segments
 }
 
 /// Runs a property over both stores.
