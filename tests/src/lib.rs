@@ -13,6 +13,7 @@
 //! | `rogue.rs`, `numbered.rs`, `unfinished.rs` | a participant, and a stream of calls, that are played by a test; calls that never finish their message |
 //! | `trace.rs`, `frames.rs` | what strace saw, and the messages in it |
 //! | `chaos/` | a cluster under faults that a seed chooses, and the checker of what it did |
+//! | `growth/` | a cluster with much of something beside one with little |
 //! | `power/` | the power-cut proof: what the processes did to their files, and images of it |
 //! | `wait.rs`, `os_package.rs` | waiting for a condition; programs that a test needs |
 //!
@@ -25,6 +26,7 @@ pub mod chaos;
 pub mod checks;
 pub mod cluster;
 pub mod frames;
+pub mod growth;
 pub mod numbered;
 pub mod offline;
 pub mod os_package;
