@@ -12,7 +12,7 @@ pub(super) enum Answer {
     Abort,
     /// Q6.
     Pending,
-    /// Q2, Q4, Q5; with an alarm if the attempt is not this log's.
+    /// Q2, Q4, Q5; with an alarm if the attempt is not this log's, or the log lost its tail.
     Unknown(Option<AlarmCode>),
 }
 
@@ -49,8 +49,12 @@ impl Coordinator {
         let current = xid.incarnation == self.incarnation;
         let minted = self.fold.starts.contains(&xid.incarnation) && !(current && xid.seq >= self.next_seq);
         if self.is_suspect() || !minted {
-            let alarm = (!minted).then_some(AlarmCode::NeverMinted);
-            return Answer::Unknown(alarm); // Q4
+            let alarm = if minted {
+                AlarmCode::Suspect
+            } else {
+                AlarmCode::NeverMinted
+            };
+            return Answer::Unknown(Some(alarm)); // Q4
         }
         if self.is_behind_quarantine(xid, durable) {
             return Answer::Unknown(None); // Q5

@@ -151,7 +151,7 @@ fn q4_suspect_presumes_nothing_from_the_moment_it_is_found() {
         "b2 welcome",
     ];
     assert_eq!(suspects(&mut bench), found);
-    let unknown = ["a < UNKNOWN 1/7"];
+    let unknown = ["alarm SUSPECT a 1/7", "a < UNKNOWN 1/7"];
     assert_eq!(bench.says("a", "INQUIRE 1/7"), unknown, "before it is durable");
     bench.forces();
     assert_eq!(bench.says("a", "INQUIRE 1/7"), unknown);

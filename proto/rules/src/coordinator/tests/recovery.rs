@@ -250,7 +250,7 @@ fn section_5_a_log_that_lost_its_tail_is_suspect_at_once_and_before_its_start_is
     bench.joins("a");
     assert_eq!(
         bench.says("a", "INQUIRE 1/1"),
-        ["a < UNKNOWN 1/1"],
+        ["alarm SUSPECT a 1/1", "a < UNKNOWN 1/1"],
         "no presumption (Q4)"
     );
     assert_eq!(bench.execute("T9", "a"), ["r1 = Unknown"], "nothing is run (R3)");
