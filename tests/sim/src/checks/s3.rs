@@ -34,7 +34,10 @@ impl NonTriviality {
                 self.aborts_asked.contains(id)
             }
             AbortReason::HeuristicAbort(name) => self.reports.contains(&(xid, name.clone())),
-            AbortReason::LineageChanged(_) => !history.lost_logs.is_empty(),
+            AbortReason::LineageChanged(name) => {
+                let of_this_name = |lost| history.name(lost).as_ref() == Some(name);
+                history.lost_logs.iter().copied().any(of_this_name)
+            }
         }
     }
 }
