@@ -109,9 +109,12 @@ async fn a_refusal_is_told_and_dialling_goes_on_with_growing_pauses() {
     assert!(away(&handle).await.contains("replaying the log"));
     let mut joined = handle.joined();
     joined.mark_unchanged();
-    while coordinator.dials().len() < 5 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let dialled = async {
+        while coordinator.dials().len() < 5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, dialled).await.expect("it dials no more");
     assert!(
         !joined.has_changed().unwrap(),
         "a reason that repeats is told once"
