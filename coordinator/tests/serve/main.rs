@@ -7,6 +7,7 @@
 mod callers;
 mod connections;
 mod damage;
+mod keeping;
 mod played;
 mod streams;
 mod transactions;

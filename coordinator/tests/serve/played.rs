@@ -20,6 +20,9 @@ use tonic::transport::Channel;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A checkpoint is taken after so many records.
+pub(crate) const CHECKPOINT_RECORDS: u64 = 40;
+
 pub(crate) struct Coordinator {
     pub(crate) address: String,
     stop: oneshot::Sender<()>,
@@ -33,7 +36,7 @@ impl Coordinator {
             data_dir: dir.to_owned(),
             ..Config::default()
         };
-        config.log.checkpoint_records = 40;
+        config.log.checkpoint_records = CHECKPOINT_RECORDS;
         config.sessions.drain_ms = 100;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (ready, is_ready) = oneshot::channel();

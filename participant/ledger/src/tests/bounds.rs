@@ -147,6 +147,97 @@ async fn checkpoints_come_by_themselves_and_shorten_the_log() {
     );
 }
 
+/// Rounds of transfers beside a branch in doubt, each of so many at once.
+const DOUBT_ROUNDS: u64 = 40;
+const DOUBT_BATCH: u64 = 50;
+const MIB: u64 = 1 << 20;
+
+/// The bytes of a directory's files.
+fn bytes_in(directory: &std::path::Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let bytes = entries.map(|entry| {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => bytes_in(&entry.path()),
+            false => entry.metadata().unwrap().len(),
+        }
+    });
+    bytes.sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_in_doubt_over_many_checkpoints_is_kept_and_the_log_stays_short() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = || Options {
+        checkpoint_records: 400,
+        ..Options::default()
+    };
+    let ledger = Ledger::open(directory.path(), options()).await.unwrap();
+    open_three(&ledger).await;
+    // Its coordinator is gone; the others are another one's.
+    let doubt = Branch {
+        xid: covenant_rules::Xid {
+            lineage: covenant_rules::Lineage(0xDEAD),
+            ..xid(1)
+        },
+        ..branch(1, "DOUBT", &transfer("carol", "bob", 7))
+    };
+    assert_eq!(ledger.prepare(doubt.clone()).await.unwrap(), Vote::Yes);
+    for round in 0..DOUBT_ROUNDS {
+        let calls = (1..=DOUBT_BATCH).map(|at| {
+            let (ledger, seq) = (ledger.clone(), round * DOUBT_BATCH + at);
+            let (from, to) = if round % 2 == 0 {
+                ("alice", "bob")
+            } else {
+                ("bob", "alice")
+            };
+            tokio::spawn(async move { run(&ledger, seq, &format!("T{seq}"), &transfer(from, to, 1)).await })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            call.await.unwrap();
+        }
+        let next = 1 + (round + 1) * DOUBT_BATCH;
+        ledger.floor(
+            COORDINATOR,
+            Floor {
+                counter: 1,
+                seq: next,
+            },
+        );
+    }
+    ledger.close().unwrap();
+    drop(ledger);
+    let entries = 2 * DOUBT_ROUNDS * DOUBT_BATCH;
+    let bytes = bytes_in(directory.path());
+    let opened =
+        covenant_journal::Journal::open(directory.path(), covenant_journal::Options::new("ledger")).unwrap();
+    let covenant_journal::Opened {
+        journal,
+        replay,
+        archive,
+        ..
+    } = opened;
+    let records = replay.count();
+    // A checkpoint of 400 records may have come just before the last ones, and it holds the accounts and the branch.
+    assert!(
+        records < 1_000,
+        "{records} records are replayed after {entries} entries"
+    );
+    let bound = 4 * MIB + 256 * entries;
+    assert!(
+        bytes < bound,
+        "{bytes} bytes for {entries} entries; the bound is {bound}"
+    );
+    journal.close().unwrap();
+    drop((journal, archive));
+    let ledger = Ledger::open(directory.path(), options()).await.unwrap();
+    let in_doubt = ledger.in_doubt().await.unwrap();
+    assert_eq!((in_doubt.len(), in_doubt[0].xid), (1, doubt.xid));
+    assert_eq!(balance(&ledger, "carol"), (100, 7, 0));
+    ledger.commit(doubt.xid).await.unwrap();
+    assert_eq!(balance(&ledger, "carol"), (93, 0, 0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_serves_one_ledger_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
