@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use covenant_client::Wait;
 use covenant_proto::v1::{
-    ExecuteResponse, JoinRequest, JoinResponse, Outcome, VoteKind, coordinator_message, participant_message,
+    ExecuteManyResponse, ExecuteResponse, JoinRequest, JoinResponse, Outcome, Transaction, VoteKind,
+    coordinator_message, numbered_answer, participant_message,
 };
 use covenant_tests::cluster::{LEDGER_A, LEDGER_B, Plan};
 use covenant_tests::os_package::require;
@@ -52,13 +53,21 @@ fn said(sent: &[Sent], who: Who) -> Vec<(Said, usize)> {
     all
 }
 
+/// What a message says to callers: one alone, or several on a stream.
+fn answers(bytes: &[u8]) -> impl Iterator<Item = Transaction> {
+    let alone = ExecuteResponse::decode(bytes).map(|answer| answer.transaction);
+    let numbered = ExecuteManyResponse::decode(bytes).map(|frame| frame.answers);
+    let numbered = numbered.unwrap_or_default().into_iter();
+    let numbered = numbered.filter_map(|answer| match answer.answer? {
+        numbered_answer::Answer::Transaction(transaction) => Some(transaction),
+        numbered_answer::Answer::Error(_) => None,
+    });
+    alone.unwrap_or_default().into_iter().chain(numbered)
+}
+
 fn coordinator_words(bytes: &[u8]) -> Vec<Said> {
     // Callers and participants are answered on different connections; an answer to a caller names the transaction.
-    if let Ok(ExecuteResponse {
-        transaction: Some(transaction),
-    }) = ExecuteResponse::decode(bytes)
-        && transaction.transaction_id == ID
-    {
+    if let Some(transaction) = answers(bytes).find(|transaction| transaction.transaction_id == ID) {
         return match transaction.outcome() {
             Outcome::Committed => vec![Said::Committed],
             Outcome::Aborted => vec![Said::Aborted],
